@@ -8,7 +8,7 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::RowId;
 
-use crate::query::{Delete, Find, Get, Row, Update};
+use crate::query::{Delete, Find, Get, Range, Row, Update};
 use crate::rebuild::{Rebuild, RebuildProgress};
 use crate::root::Root;
 use crate::schema::{Column, Placement, TableSpec};
@@ -363,8 +363,8 @@ impl<M: Medium> Table<M> {
     }
 
     /// Adds a row, and commits that: it is durable when this returns. The values are in the order
-    /// of the columns. One fence; each new tile takes four or more besides, and each division of an
-    /// index's segment two.
+    /// of the columns. One fence; each new tile takes four or more besides, each division of a hash
+    /// index's segment two, and each [ordered](TableSpec::ordered) index in the pool two.
     ///
     /// # Errors
     ///
@@ -456,6 +456,48 @@ impl<M: Medium> Table<M> {
     /// When the table has no such index.
     pub fn prepare_find(&self, index: &str) -> Result<Find<M>> {
         Find::new(&self.engine, &self.core, index)
+    }
+
+    /// Prepares to read the rows of a range of keys, by an [ordered](TableSpec::ordered) index.
+    ///
+    /// ```
+    /// use std::ops::{Bound, ControlFlow};
+    ///
+    /// use remanent_engine::{Database, Order, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+    /// let database = Database::create(&pool, "shop")?;
+    /// let spec = TableSpec::new("orders")
+    ///     .column("id", Type::U32)
+    ///     .column("customer", Type::U32)
+    ///     .column("day", Type::U16)
+    ///     .primary_key(["id"])
+    ///     .index("by_customer", ["customer", "day"])
+    ///     .ordered(["by_customer"]);
+    /// let orders = database.create_table(&spec)?;
+    /// for (id, customer, day) in [(1, 7, 30), (2, 8, 31), (3, 7, 12), (4, 7, 33)] {
+    ///     orders.insert(&[id.into(), customer.into(), day.into()])?;
+    /// }
+    ///
+    /// // Orders of customer 7 since day 20, the latest first.
+    /// let by_customer = orders.prepare_range("by_customer")?;
+    /// let from = [7.into(), 20.into()];
+    /// let bounds = (Bound::Included(&from[..]), Bound::Included(&from[..1]));
+    /// let mut found = Vec::new();
+    /// by_customer.run(&database.snapshot(), bounds, Order::Descending, |row| {
+    ///     found.push(row.get::<u32>(0).unwrap_or(0));
+    ///     ControlFlow::<()>::Continue(()) // or `Break`, once there are enough
+    /// })?;
+    /// assert_eq!(found, [4, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table has no such index, or a hash index of this name.
+    pub fn prepare_range(&self, index: &str) -> Result<Range<M>> {
+        Range::new(&self.engine, &self.core, index)
     }
 
     /// Prepares to change rows by the keys of a unique index.

@@ -51,6 +51,17 @@ pub enum Error {
         /// The name that was asked for.
         index: String,
     },
+    /// A hash index, by which no ranges are read.
+    #[error(
+        "table {table:?}: index {index:?} has no order; `TableSpec::ordered` makes ordered \
+         indexes, by which ranges are read"
+    )]
+    NotOrdered {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+    },
     /// A statement has another number of values than the table has columns, or the index has.
     #[error(
         "table {table:?}: {expected} values are needed, in the order of the columns: got {got}"

@@ -41,13 +41,15 @@
 //!   [`Transaction`].
 //! - **Snapshots.** A read sees a moment of the whole database, writes nothing to the pool, and
 //!   waits for no statement. No reader sees a row that a crash could still take away.
-//! - **Indexes** have eight bytes for a row, and no key: each row that they lead to is looked at.
-//!   So they need no fence of their own, and what a crash leaves of them does no harm.
+//! - **Indexes** are hash tables, unless they are [ordered](TableSpec::ordered). A hash index has
+//!   eight bytes for a row, and no key; an ordered one is a tree of keys. Each row that they lead
+//!   to is looked at, so what a crash leaves of them does no harm. A hash index needs no fence of
+//!   its own. An ordered one in the pool takes two for each key that it gets or loses.
 //! - **Schema changes** are one durable step each.
 //!
 //! # Not there yet
 //!
-//! Ordered indexes, foreign keys, savepoints, and indexes that are made later are to come.
+//! Foreign keys, savepoints, and indexes that are made later are to come.
 
 #![forbid(unsafe_code)]
 
@@ -68,11 +70,12 @@ pub use remanent_structures::RowId;
 
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
-pub use self::query::{Changes, Delete, Find, Get, Row, Update};
+pub use self::index::order::Order;
+pub use self::query::{Changes, Delete, Find, Get, KeyBound, Range, Row, Update};
 pub use self::rebuild::{Rebuild, RebuildProgress};
 pub use self::schema::{
     COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, PRIMARY, Placement,
-    ROW_LEN_MAX, TableSpec,
+    ROW_LEN_MAX, Structure, TableSpec,
 };
 pub use self::transaction::{
     Durability, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction,

@@ -1,5 +1,6 @@
 //! How a table is described when it is created.
 
+use crate::index::order;
 use crate::value::Type;
 use crate::{Error, Result};
 
@@ -31,10 +32,9 @@ pub struct Column {
 pub enum IndexKind {
     /// Every row has values in its columns, and no two rows have the same ones.
     Primary,
-    /// No two rows have the same values. Rows without a value in one of its columns are not in it.
+    /// No two rows have the same values. Any number may have no value in one of its columns.
     Unique,
-    /// Nothing: any number of rows have the same values. Rows without a value in one of its columns
-    /// are not in it.
+    /// Nothing: any number of rows have the same values.
     Secondary,
 }
 
@@ -43,6 +43,19 @@ impl IndexKind {
     pub fn is_unique(self) -> bool {
         !matches!(self, IndexKind::Secondary)
     }
+}
+
+/// How an index finds rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Structure {
+    /// By a hash of all of its columns. Rows without a value in one of them are not in it.
+    #[default]
+    Hash,
+    /// By the order of its columns: rows are also read [by ranges](crate::Table::prepare_range). It
+    /// has all rows. NULL comes before every value, and is equal to no key: rows with NULL in one
+    /// of the columns do not collide in a unique index.
+    Ordered,
 }
 
 /// Where an index lies.
@@ -66,6 +79,8 @@ pub struct IndexSpec {
     pub kind: IndexKind,
     /// Its columns, as numbers of columns of the table.
     pub columns: Vec<usize>,
+    /// How it finds rows.
+    pub structure: Structure,
     /// Where it lies.
     pub placement: Placement,
 }
@@ -90,8 +105,8 @@ pub struct TableSpec {
     pub(crate) indexes: Vec<Index>,
     /// Rows of a tile, if a test asks for few.
     pub(crate) tile_rows: Option<u32>,
-    /// Names of indexes that were to be placed, and are not there.
-    misplaced: Vec<String>,
+    /// Names of indexes that were to be placed or ordered, and are not there.
+    unknown: Vec<String>,
 }
 
 /// An index whose columns are names still.
@@ -100,6 +115,7 @@ pub(crate) struct Index {
     name: String,
     kind: IndexKind,
     columns: Vec<String>,
+    structure: Structure,
     placement: Placement,
 }
 
@@ -111,7 +127,7 @@ impl TableSpec {
             columns: Vec::new(),
             indexes: Vec::new(),
             tile_rows: None,
-            misplaced: Vec::new(),
+            unknown: Vec::new(),
         }
     }
 
@@ -165,8 +181,8 @@ impl TableSpec {
         columns: impl IntoIterator<Item = &'n str>,
     ) -> Self {
         let columns = columns.into_iter().map(str::to_owned).collect();
-        let (name, placement) = (name.into(), Placement::Pmem);
-        self.indexes.push(Index { name, kind, columns, placement });
+        let (structure, placement) = (Structure::default(), Placement::default());
+        self.indexes.push(Index { name: name.into(), kind, columns, structure, placement });
         self
     }
 
@@ -188,14 +204,51 @@ impl TableSpec {
     /// ```
     #[must_use]
     pub fn place<'n>(
-        mut self,
+        self,
         indexes: impl IntoIterator<Item = &'n str>,
         placement: Placement,
     ) -> Self {
+        self.with_each(indexes, |index| index.placement = placement)
+    }
+
+    /// Orders the indexes that were named so far: rows are found by their keys as in others, and
+    /// also [by ranges](crate::Table::prepare_range), in the order of the index's columns. Without
+    /// this, an index is a hash table.
+    ///
+    /// An ordered index in the pool costs a statement two fences more for each key that it adds;
+    /// keys that no row has any more cost two when they are folded. One [in
+    /// DRAM](Placement::Dram) costs none. [`Structure::Ordered`] says what NULL is worth.
+    ///
+    /// ```
+    /// use remanent_engine::{TableSpec, Type};
+    ///
+    /// let accounts = TableSpec::new("accounts")
+    ///     .column("number", Type::U32)
+    ///     .column("balance", Type::I64)
+    ///     .primary_key(["number"])
+    ///     .index("by_balance", ["balance"])
+    ///     .ordered(["by_balance"]);
+    /// # let pool = remanent_pmem::Pool::options().create_in_memory()?;
+    /// # let bank = remanent_engine::Database::create(&pool, "bank")?;
+    /// let accounts = bank.create_table(&accounts)?;
+    /// assert!(accounts.prepare_range("by_balance").is_ok());
+    /// assert!(accounts.prepare_range("primary").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ordered<'n>(self, indexes: impl IntoIterator<Item = &'n str>) -> Self {
+        self.with_each(indexes, |index| index.structure = Structure::Ordered)
+    }
+
+    fn with_each<'n>(
+        mut self,
+        indexes: impl IntoIterator<Item = &'n str>,
+        change: impl Fn(&mut Index),
+    ) -> Self {
         for name in indexes {
             match self.indexes.iter_mut().find(|index| index.name == name) {
-                Some(index) => index.placement = placement,
-                None => self.misplaced.push(name.to_owned()),
+                Some(index) => change(index),
+                None => self.unknown.push(name.to_owned()),
             }
         }
         self
@@ -248,14 +301,16 @@ impl TableSpec {
         if self.indexes.len() > INDEXES_MAX {
             return Err(format!("it has more than {INDEXES_MAX} indexes"));
         }
-        if let Some(name) = self.misplaced.first() {
-            return Err(format!("index {name:?} is to be placed, and was not named before"));
+        if let Some(name) = self.unknown.first() {
+            return Err(format!(
+                "index {name:?} is to be placed or ordered, and was not named before"
+            ));
         }
         (0..self.indexes.len()).map(|index| self.resolved_index(index)).collect()
     }
 
     fn resolved_index(&self, at: usize) -> Result<IndexSpec, String> {
-        let Index { name, kind, columns, placement } = &self.indexes[at];
+        let Index { name, kind, columns, structure, placement } = &self.indexes[at];
         named("index", name)?;
         if self.indexes[..at].iter().any(|other| other.name == *name) {
             return Err(match kind {
@@ -281,8 +336,29 @@ impl TableSpec {
             }
             numbers.push(number);
         }
-        let (name, kind, placement) = (name.clone(), *kind, *placement);
-        Ok(IndexSpec { name, kind, columns: numbers, placement })
+        if *structure == Structure::Ordered {
+            self.require_short_keys(name, &numbers)?;
+        }
+        let (name, kind, structure, placement) = (name.clone(), *kind, *structure, *placement);
+        Ok(IndexSpec { name, kind, columns: numbers, structure, placement })
+    }
+}
+
+impl TableSpec {
+    /// Refuses an ordered index whose keys may be longer than its tree can have them.
+    fn require_short_keys(&self, index: &str, columns: &[usize]) -> Result<(), String> {
+        let len_max = |&number: &usize| {
+            let column: &Column = &self.columns[number];
+            order::len_max(column.of_type, column.is_nullable)
+        };
+        match columns.iter().map(len_max).sum::<usize>() {
+            len if len > order::KEY_LEN_MAX => Err(format!(
+                "keys of the ordered index {index:?} may have {len} bytes, as zeros in text and \
+                 bytes count twice; {} are possible",
+                order::KEY_LEN_MAX
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -318,7 +394,24 @@ mod tests {
             (one().unique("u", []), "has no columns"),
             (one().unique("primary", ["a"]), "only the index of the primary key is named"),
             (one().unique("u", ["a"]).unique("u", ["b"]), "two indexes have the name \"u\""),
-            (one().place(["u"], Placement::Dram), "index \"u\" is to be placed, and was not"),
+            (one().place(["u"], Placement::Dram), "index \"u\" is to be placed or ordered, and"),
+            (one().ordered(["u"]).unique("u", ["a"]), "index \"u\" is to be placed or ordered"),
+            (
+                (0..100)
+                    .fold(TableSpec::new("t"), |spec, at| {
+                        spec.column(format!("c{at}"), Type::Text { max: 255 })
+                    })
+                    .index(
+                        "i",
+                        (0..100)
+                            .map(|at| format!("c{at}"))
+                            .collect::<Vec<_>>()
+                            .iter()
+                            .map(|c| &**c),
+                    )
+                    .ordered(["i"]),
+                "keys of the ordered index \"i\" may have 51200 bytes",
+            ),
             (
                 (0..129)
                     .fold(one(), |spec, at| spec.column(format!("c{at}"), Type::Text { max: 255 })),

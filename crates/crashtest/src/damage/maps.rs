@@ -1,8 +1,8 @@
 //! Damage to maps of words and of bytes.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
-use remanent_engine::{Database, Error as EngineError, Row, TableSpec, Type};
+use remanent_engine::{Database, Error as EngineError, Order, Row, TableSpec, Type};
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::papers::BpTree;
 use remanent_structures::{
@@ -98,7 +98,7 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
     ];
     maps.into_iter()
         .chain(multimaps())
-        .chain([rows(), tables()])
+        .chain([rows(), tables(), ordered_tables()])
         .map(|map| Box::new(map) as Box<dyn Subject>)
         .collect()
 }
@@ -137,20 +137,33 @@ fn tables() -> MapSubject {
         name: "engine",
         content: Content { changes: false, values: Values::Word },
         unprotected: Some("heads and cells of rows"),
-        create: |pool| {
-            let database = Database::create(pool, ROOT).map_err(of_engine)?;
-            let spec = TableSpec::new(ROOT)
-                .column("number", Type::U64)
-                .column("value", Type::Bytes { max: 8 })
-                .column("twice", Type::U64)
-                .primary_key(["number"])
-                .unique("by_twice", ["twice"])
-                .tile_rows(100);
-            database.create_table(&spec).map_err(of_engine)?;
-            Ok(Box::new(InTable(database)))
-        },
+        create: |pool| create_table(pool, &table()),
         open: |pool| Ok(Box::new(InTable(Database::open(pool, ROOT).map_err(of_engine)?))),
     }
+}
+
+fn ordered_tables() -> MapSubject {
+    MapSubject {
+        name: "engine-ordered",
+        create: |pool| create_table(pool, &table().ordered(["primary", "by_twice"])),
+        ..tables()
+    }
+}
+
+fn table() -> TableSpec {
+    TableSpec::new(ROOT)
+        .column("number", Type::U64)
+        .column("value", Type::Bytes { max: 8 })
+        .column("twice", Type::U64)
+        .primary_key(["number"])
+        .unique("by_twice", ["twice"])
+        .tile_rows(100)
+}
+
+fn create_table(pool: &Pool, spec: &TableSpec) -> Result<Box<dyn Entries>> {
+    let database = Database::create(pool, ROOT).map_err(of_engine)?;
+    database.create_table(spec).map_err(of_engine)?;
+    Ok(Box::new(InTable(database)))
 }
 
 fn batches() -> BatchOptions {
@@ -467,11 +480,18 @@ impl Entries for InTable {
             let number = row.get(0)?;
             Ok::<bool, EngineError>(visit(Some(number), row.get::<&[u8]>(1)?))
         };
-        let failed = table.scan(&self.0.snapshot(), |row| match visit_row(row) {
+        let visit = |row: &Row<'_>| match visit_row(row) {
             Ok(true) => ControlFlow::Continue(()),
             Ok(false) => ControlFlow::Break(None),
             Err(error) => ControlFlow::Break(Some(error)),
-        });
+        };
+        let failed = match table.prepare_range("by_twice") {
+            Ok(range) => {
+                let all = (Bound::Unbounded, Bound::Unbounded);
+                range.run(&self.0.snapshot(), all, Order::Ascending, visit)
+            }
+            Err(_) => table.scan(&self.0.snapshot(), visit),
+        };
         failed.map_err(of_engine)?.flatten().map_or(Ok(()), |error| Err(of_engine(error)))
     }
 }

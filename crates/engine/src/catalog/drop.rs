@@ -11,10 +11,10 @@ use std::sync::Arc;
 use remanent_pmem::heap::layout::SUSPECT_COUNT;
 use remanent_pmem::heap::{Block, Lane, SweepCursor};
 use remanent_pmem::{Medium, WORD_LEN};
-use remanent_structures::RowIndex;
 
 use super::{Catalog, CatalogBlock, DroppedEntry, HEADER_CATALOG};
 use crate::engine::{Engine, Schema};
+use crate::index::Words;
 use crate::schema::INDEXES_MAX;
 use crate::table::layout::Kind;
 use crate::transaction::list;
@@ -47,7 +47,7 @@ impl Dead {
         match Kind::of_tag(tag) {
             Some((Kind::Run | Kind::Tile | Kind::Version, table)) => self.tables.contains(&table),
             Some((Kind::State | Kind::List, _)) => false,
-            None => RowIndex::owner_of(medium, block)
+            None => Words::owner_of(medium, block)
                 .is_some_and(|index| self.indexes.contains(&index.get())),
         }
     }

@@ -14,7 +14,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Catalog, DroppedEntry, IndexEntry, TableEntry};
-use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement};
+use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement, Structure};
 use crate::value::Type;
 
 /// Version of the layout, part of the root's type.
@@ -208,6 +208,10 @@ impl IndexEntry {
             IndexKind::Unique => 2,
             IndexKind::Secondary => 3,
         });
+        writer.number(match self.spec.structure {
+            Structure::Hash => 1u8,
+            Structure::Ordered => 2,
+        });
         writer.number(self.spec.columns.len() as u64);
         for &column in &self.spec.columns {
             writer.number(column as u64);
@@ -224,11 +228,16 @@ impl IndexEntry {
             3 => IndexKind::Secondary,
             _ => return None,
         };
+        let structure = match reader.number()? {
+            1 => Structure::Hash,
+            2 => Structure::Ordered,
+            _ => return None,
+        };
         let of_index = reader.all(columns, |reader| {
             let column: usize = reader.number()?.try_into().ok()?;
             (column < columns).then_some(column)
         })?;
-        let spec = IndexSpec { name, kind, columns: of_index, placement };
+        let spec = IndexSpec { name, kind, columns: of_index, structure, placement };
         Some(IndexEntry { spec, number, header })
     }
 }
@@ -250,6 +259,7 @@ mod tests {
                 name: format!("index {number}"),
                 kind: IndexKind::Unique,
                 columns: vec![0],
+                structure: if number == 5 { Structure::Ordered } else { Structure::Hash },
                 placement: header.map_or(Placement::Dram, |_| Placement::Pmem),
             };
             IndexEntry { spec, number, header }

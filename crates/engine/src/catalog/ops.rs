@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::{Medium, WORD_LEN};
-use remanent_structures::RowIndex;
-use remanent_structures::shared::{MemberId, Shareable, Site};
+use remanent_structures::shared::{MemberId, Site};
 
 use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, IndexEntry, TableEntry};
 use crate::engine::Engine;
-use crate::index::{Index, Rows};
+use crate::index::{Index, Rows, Words};
 use crate::schema::{IndexSpec, Placement, TableSpec};
 use crate::table::Table;
 use crate::table::layout::{Kind, NUMBER, STATE_LEN};
@@ -121,11 +120,12 @@ impl<M: Medium> Engine<M> {
             let number = next_number();
             let member = MemberId::new(number).ok_or_else(|| too_much(spec, "indexes"))?;
             let rows = match index.placement {
-                Placement::Dram => self.dram.create(number)?,
+                Placement::Dram => self.dram.create(number, index.structure)?,
                 Placement::Pmem => {
-                    let header = zeroed(lane, <RowIndex<M> as Shareable<M>>::header_len())?;
+                    let header = zeroed(lane, Words::<M>::header_len(index.structure))?;
                     let site = Site::shared(&self.heap, header, member);
-                    Rows::Pool { header, rows: RowIndex::create_in_lane(site, lane)? }
+                    let words = Words::create_in_lane(index.structure, site, lane)?;
+                    Rows::Pool { header, words }
                 }
             };
             made.indexes.push(Index { spec: index.clone(), number, rows });

@@ -6,15 +6,42 @@ use std::sync::Arc;
 use remanent_pmem::heap::Heap;
 use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::RowIndex;
-use remanent_structures::shared::{MemberId, Recovery, Site};
+use remanent_structures::shared::{Found, MemberId, Recovery, Site};
 
 use super::{CatalogBlock, DroppedEntry, HEADER_CATALOG, HEADER_SLOTS, IndexEntry};
 use crate::engine::Schema;
-use crate::index::{Dram, Index, Rows};
+use crate::index::{Dram, Index, Rows, Tree, Words};
+use crate::schema::Structure;
 use crate::table::Table;
 use crate::transaction::list;
 use crate::transaction::recover::Completed;
 use crate::transaction::statuses::Statuses;
+
+/// An index in the pool that was found, and may be used once the heap has recovered.
+enum FoundWords<M: Medium> {
+    Hash(Found<RowIndex<M>, M>),
+    Ordered(Found<Tree<M>, M>),
+}
+
+impl<M: Medium> FoundWords<M> {
+    fn find(
+        recovery: &mut Recovery<M>,
+        structure: Structure,
+        site: Site<M>,
+    ) -> Result<Self, PoolError> {
+        Ok(match structure {
+            Structure::Hash => FoundWords::Hash(recovery.find(site)?),
+            Structure::Ordered => FoundWords::Ordered(recovery.find(site)?),
+        })
+    }
+
+    fn finish(self) -> Result<Words<M>, PoolError> {
+        Ok(match self {
+            FoundWords::Hash(found) => Words::Hash(found.finish()?),
+            FoundWords::Ordered(found) => Words::Ordered(found.finish()?),
+        })
+    }
+}
 
 /// The catalog of a heap and its tables; the heap has recovered, then. Also the states that rows
 /// are to get.
@@ -34,7 +61,9 @@ pub(crate) fn open<M: Medium>(
             let number = MemberId::new(index.number)
                 .ok_or_else(|| PoolError::corrupt(at, "an index has no number"))?;
             let site = |header| Site::shared(heap, header, number);
-            let found = index.header.map(|header| recovery.find::<RowIndex<M>>(site(header)));
+            let found = index
+                .header
+                .map(|header| FoundWords::find(&mut recovery, index.spec.structure, site(header)));
             of_table.push(found.transpose()?);
         }
         found.push(of_table);
@@ -63,9 +92,9 @@ pub(crate) fn open<M: Medium>(
         for (IndexEntry { spec, number, header }, found) in entry.indexes.iter().zip(found) {
             let rows = match (header, found) {
                 (Some(header), Some(found)) => {
-                    Rows::Pool { header: *header, rows: found.finish()? }
+                    Rows::Pool { header: *header, words: found.finish()? }
                 }
-                _ => dram.create(*number)?,
+                _ => dram.create(*number, spec.structure)?,
             };
             indexes.push(Index { spec: spec.clone(), number: *number, rows });
         }

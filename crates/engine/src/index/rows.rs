@@ -5,19 +5,34 @@ use std::sync::OnceLock;
 
 use remanent_pmem::heap::Lane;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
-use remanent_structures::shared::{Inspection, Shareable};
+use remanent_structures::shared::Inspection;
 use remanent_structures::{RowId, RowIndex};
 
+use super::order::{Order, Span};
+use super::structure::{Tree, Words};
+use super::{Candidates, Key};
 use crate::Result;
+use crate::schema::{IndexSpec, Structure};
+use crate::table::layout::Format;
 
 /// The words of an index.
 pub(crate) enum Rows<M: Medium> {
     Pool {
         /// Offset of the header.
         header: u64,
-        rows: RowIndex<M>,
+        words: Words<M>,
     },
-    Dram(RowIndex<Mapped>),
+    Dram(Words<Mapped>),
+}
+
+/// Calls a method on the words, wherever they lie.
+macro_rules! on_words {
+    ($rows:expr, $words:ident => $call:expr) => {
+        match $rows {
+            Rows::Pool { words: $words, .. } => $call,
+            Rows::Dram($words) => $call,
+        }
+    };
 }
 
 impl<M: Medium> Rows<M> {
@@ -30,65 +45,65 @@ impl<M: Medium> Rows<M> {
     }
 
     #[inline]
-    pub(super) fn find(
+    pub(super) fn candidates(&self, key: &Key) -> Result<Candidates> {
+        on_words!(self, words => words.candidates(key))
+    }
+
+    /// Whether a row has a word of a key, or perhaps of another one with the same hash.
+    pub(super) fn has(&self, key: &Key, row: RowId) -> Result<bool> {
+        on_words!(self, words => words.has(key, row))
+    }
+
+    /// Calls `visit` with the entries of a range, until it breaks. A hash index has none.
+    pub(super) fn scan(
         &self,
-        hash: u64,
-        visit: impl FnMut(RowId) -> ControlFlow<()>,
+        span: &Span,
+        order: Order,
+        visit: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        match self {
-            Rows::Pool { rows, .. } => rows.find(hash, visit)?,
-            Rows::Dram(rows) => rows.find(hash, visit)?,
-        };
-        Ok(())
+        on_words!(self, words => words.scan(span, order, visit))
     }
 
-    /// Adds the word of a new row.
+    /// Adds the word of a new row. Two fences if it is ordered and in the pool; otherwise none, and
+    /// it is durable with the caller's next one.
     #[inline]
-    pub(crate) fn insert(&self, hash: u64, row: RowId) -> Result<()> {
-        match self {
-            Rows::Pool { rows, .. } => Ok(rows.insert(hash, row)?),
-            Rows::Dram(rows) => Ok(rows.insert(hash, row)?),
-        }
+    pub(crate) fn insert(&self, key: &Key, row: RowId) -> Result<()> {
+        on_words!(self, words => words.insert(key, row))
     }
 
-    /// Adds words of rows that have none.
-    pub(crate) fn insert_all(&self, words: impl IntoIterator<Item = (u64, RowId)>) -> Result<()> {
-        match self {
-            Rows::Pool { rows, .. } => Ok(rows.insert_all(words)?),
-            Rows::Dram(rows) => Ok(rows.insert_all(words)?),
-        }
+    /// Adds the words of rows that have none, by their first groups.
+    pub(super) fn insert_rows<'k>(
+        &self,
+        format: &Format,
+        spec: &IndexSpec,
+        rows: impl Iterator<Item = (RowId, &'k [u8])>,
+    ) -> Result<()> {
+        on_words!(self, words => words.insert_rows(format, spec, rows))
     }
 
-    /// Adds a word unless it is there.
-    pub(crate) fn ensure(&self, hash: u64, row: RowId) -> Result<()> {
-        match self {
-            Rows::Pool { rows, .. } => Ok(rows.ensure(hash, row)?),
-            Rows::Dram(rows) => Ok(rows.ensure(hash, row)?),
-        }
+    /// Adds a word unless it is there. Fences as for [`insert`](Rows::insert).
+    pub(crate) fn ensure(&self, key: &Key, row: RowId) -> Result<()> {
+        on_words!(self, words => words.ensure(key, row))
     }
 
-    /// Removes a word, if it is there.
-    pub(crate) fn remove(&self, hash: u64, row: RowId) -> Result<()> {
-        match self {
-            Rows::Pool { rows, .. } => rows.remove(hash, row)?,
-            Rows::Dram(rows) => rows.remove(hash, row)?,
-        };
-        Ok(())
+    /// Removes a word, if it is there. Fences as for [`insert`](Rows::insert).
+    pub(crate) fn remove(&self, key: &Key, row: RowId) -> Result<()> {
+        on_words!(self, words => words.remove(key, row))
     }
 
     /// What contradicts itself, and which blocks of the pool it reaches.
     pub(crate) fn inspect(&self) -> Result<Inspection> {
         match self {
-            Rows::Pool { header, rows } => {
-                let mut found = rows.inspect()?;
+            Rows::Pool { header, words } => {
+                let mut found = words.inspect()?;
                 if let Some(blocks) = &mut found.blocks {
                     blocks.push(*header);
                 }
                 Ok(found)
             }
-            Rows::Dram(rows) => {
+            Rows::Dram(words) => {
                 // Its blocks are not those of the database.
-                let violations = rows.inspect()?.violations;
+                let violations = words.inspect()?.violations;
                 Ok(Inspection { violations, blocks: Some(Vec::new()) })
             }
         }
@@ -97,7 +112,7 @@ impl<M: Medium> Rows<M> {
     /// Gives back what was made for a table that could not be made, but its header.
     pub(crate) fn abandon(self, lane: &mut Lane<'_, M>) -> Result<()> {
         match self {
-            Rows::Pool { rows, .. } => Ok(rows.abandon(lane)?),
+            Rows::Pool { words, .. } => words.abandon(lane),
             Rows::Dram(_) => Ok(()),
         }
     }
@@ -121,7 +136,11 @@ impl Dram {
     }
 
     /// An empty index. Its number is that of no other one.
-    pub(crate) fn create<M: Medium>(&self, number: u32) -> Result<Rows<M>, PoolError> {
+    pub(crate) fn create<M: Medium>(
+        &self,
+        number: u32,
+        structure: Structure,
+    ) -> Result<Rows<M>, PoolError> {
         let pool = match self.pool.get() {
             Some(pool) => pool,
             None => {
@@ -132,7 +151,10 @@ impl Dram {
         let name = number.to_string();
         // Of a table that could not be made.
         self.remove(number)?;
-        let rows = RowIndex::create(pool, &name);
-        Ok(Rows::Dram(rows.map_err(|error| crate::Error::from(error).into_pool())?))
+        let words = match structure {
+            Structure::Hash => RowIndex::create(pool, &name).map(Words::Hash),
+            Structure::Ordered => Tree::create(pool, &name).map(Words::Ordered),
+        };
+        Ok(Rows::Dram(words.map_err(|error| crate::Error::from(error).into_pool())?))
     }
 }

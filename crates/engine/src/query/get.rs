@@ -46,7 +46,7 @@ impl<M: Medium> Get<M> {
         let Some(key) = prepared.key(key)? else { return Ok(None) };
         let mut damage = None;
         let found = prepared.table.search(prepared.index(), &key, |row| {
-            let found = prepared.pinned_row(row, &key, view);
+            let found = prepared.row_with_key(row, &key, view);
             prepared.engine.heap.verify()?;
             found.or_else(|error| {
                 damage.get_or_insert(error);

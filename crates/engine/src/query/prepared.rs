@@ -1,13 +1,16 @@
 //! What reads and changes by an index have in common.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
 
-use super::Row;
+use super::{KeyBound, Row};
+use crate::index::order::{self, OrderedBytes};
 use crate::index::{Index, Key};
 use crate::root::Root;
+use crate::schema::Structure;
 use crate::table::Table;
 use crate::transaction::view::View;
 use crate::value::Value;
@@ -30,6 +33,22 @@ impl<M: Medium> Prepared<M> {
     /// Any index.
     pub(super) fn any(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
         Self::new(engine, table, name, |_| true)
+    }
+
+    /// An ordered index.
+    pub(super) fn ordered(
+        engine: &Arc<Root<M>>,
+        table: &Arc<Table<M>>,
+        name: &str,
+    ) -> Result<Self> {
+        let found = Self::any(engine, table, name)?;
+        match found.index().spec.structure {
+            Structure::Ordered => Ok(found),
+            Structure::Hash => {
+                let (table, index) = (table.name.clone(), name.to_owned());
+                Err(Error::NotOrdered { table, index })
+            }
+        }
     }
 
     /// The index of this name, if `is_right` takes it.
@@ -56,7 +75,8 @@ impl<M: Medium> Prepared<M> {
     /// The key with these values; `None` if one of them is NULL: no row has that key.
     #[inline]
     pub(super) fn key(&self, values: &[Value<'_>]) -> Result<Option<Key>> {
-        let (table, columns) = (&*self.table, &self.index().spec.columns);
+        let (table, spec) = (&*self.table, &self.index().spec);
+        let columns = &spec.columns;
         table.require_there()?;
         if values.len() != columns.len() {
             return Err(table.wrong_count(columns.len(), values.len()));
@@ -64,13 +84,36 @@ impl<M: Medium> Prepared<M> {
         if values.contains(&Value::Null) {
             return Ok(None);
         }
-        let key = Key::of_cells(&table.format, columns, |number, cell| {
+        let key = Key::of_cells(&table.format, spec, |number, cell| {
             table.encode(columns[number], &values[number], cell)
         });
         key.map(Some)
     }
 
-    /// The row of this number, if it has the key in a view.
+    /// The keys that a bound of a range stands for: their beginning.
+    pub(super) fn bound(&self, bound: KeyBound<'_>) -> Result<Bound<OrderedBytes>> {
+        let (table, columns) = (&*self.table, &self.index().spec.columns);
+        table.require_there()?;
+        let prefix = |values: &[Value<'_>]| {
+            let Some(columns) = columns.get(..values.len()) else {
+                return Err(table.wrong_count(columns.len(), values.len()));
+            };
+            order::of_cells(&table.format, columns, |number, cell| {
+                let (column, value) = (columns[number], &values[number]);
+                match value {
+                    Value::Null if table.format.cells[column].null.is_some() => Ok(false),
+                    value => table.encode(column, value, cell).map(|()| true),
+                }
+            })
+        };
+        Ok(match bound {
+            Bound::Included(values) => Bound::Included(prefix(values)?),
+            Bound::Excluded(values) => Bound::Excluded(prefix(values)?),
+            Bound::Unbounded => Bound::Unbounded,
+        })
+    }
+
+    /// The row of this number, if `is_wanted` takes its first group as it is in a view.
     ///
     /// # Errors
     ///
@@ -79,7 +122,7 @@ impl<M: Medium> Prepared<M> {
     pub(super) fn pinned_row(
         &self,
         row: RowId,
-        key: &Key,
+        is_wanted: impl FnOnce(&[u8]) -> bool,
         view: View,
     ) -> Result<Option<Row<'_, M>>> {
         let table = &*self.table;
@@ -90,11 +133,29 @@ impl<M: Medium> Prepared<M> {
         table.prefetch(place);
         let Some(seen) = table.seen(row, place, view)? else { return Ok(None) };
         let keys = table.group_of(place, seen, 0)?;
-        if !key.is_of(&table.format, &self.index().spec.columns, &keys) {
+        if !is_wanted(&keys) {
             return Ok(None);
         }
         let others = table.group_of(place, seen, 1)?;
         Ok(Some(Row::new(table, row, [keys, others])))
+    }
+}
+
+impl<M: Medium> Prepared<M> {
+    /// The row of this number, if it has a key of the index in a view.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`pinned_row`](Prepared::pinned_row).
+    #[inline]
+    pub(super) fn row_with_key(
+        &self,
+        row: RowId,
+        key: &Key,
+        view: View,
+    ) -> Result<Option<Row<'_, M>>> {
+        let (format, spec) = (&self.table.format, &self.index().spec);
+        self.pinned_row(row, |keys| key.is_of(format, spec, keys), view)
     }
 }
 

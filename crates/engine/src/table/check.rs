@@ -173,16 +173,14 @@ impl<M: Medium> Table<M> {
         is_committed: bool,
         found: &mut Inspection,
     ) -> Result<()> {
-        let columns = &index.spec.columns;
-        let Some(key) = Key::of_row(&self.format, columns, keys) else { return Ok(()) };
-        let candidates = index.candidates(&key)?;
-        let is_found = candidates.contains(&row);
-        let other = candidates.iter().any(|seen| *seen != row && self.has_key(*seen, index, &key));
-        if !is_found {
+        let Some(key) = index.key_of(&self.format, keys) else { return Ok(()) };
+        if !index.has(&key, row)? {
             let what = format!("a row is not found in the index {:?}", index.spec.name);
             found.violations.push(Violation::new(head, what));
         }
-        if is_committed && index.spec.kind.is_unique() && other {
+        let is_other = |seen: &RowId| *seen != row && self.has_key(*seen, index, &key);
+        if is_committed && index.is_unique_in(&key) && index.candidates(&key)?.iter().any(is_other)
+        {
             let what = format!("another row has the same key in the index {:?}", index.spec.name);
             found.violations.push(Violation::new(head, what));
         }
@@ -193,8 +191,7 @@ impl<M: Medium> Table<M> {
     fn has_key(&self, row: RowId, index: &Index<M>, key: &Key) -> bool {
         let Some(place) = self.place(row) else { return false };
         let Ok(Some(seen)) = self.seen(row, place, View::NEWEST) else { return false };
-        self.group_of(place, seen, 0)
-            .is_ok_and(|keys| key.is_of(&self.format, &index.spec.columns, &keys))
+        self.group_of(place, seen, 0).is_ok_and(|keys| key.is_of(&self.format, &index.spec, &keys))
     }
 }
 

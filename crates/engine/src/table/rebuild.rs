@@ -266,6 +266,29 @@ impl<M: Medium> Table<M> {
         Ok(())
     }
 
+    /// Puts all rows into the indexes in DRAM. Waits for others who do it, too.
+    ///
+    /// # Errors
+    ///
+    /// When a tile is damaged, there is no memory left, or the medium met a fault.
+    pub(crate) fn rebuild_rest(&self) -> Result<()> {
+        while !self.rebuilding.is_done() {
+            self.rebuilding.want();
+            match self.rebuilding.take_any() {
+                Some(tile) => self.rebuild_tile(tile)?,
+                // Only damaged tiles are left.
+                None if self.rebuilding.progress().0 == 0 => {
+                    return self
+                        .rebuilding
+                        .unfinished()
+                        .try_for_each(|number| self.try_rebuild_tile(number));
+                }
+                None => self.medium().pause(),
+            }
+        }
+        Ok(())
+    }
+
     /// Rows of a tile that may have a key.
     fn rows_of_tile(
         &self,
@@ -276,10 +299,10 @@ impl<M: Medium> Table<M> {
     ) -> Result<Candidates> {
         let tile = self.whole_tile(number)?;
         copied.copy(self, tile, number);
-        let (format, columns) = (&self.format, &index.spec.columns);
+        let (format, spec) = (&self.format, &index.spec);
         let rows = copied.rows(format.group_len[0]).filter(|(_, committed, claim, keys)| {
             let is_in_tile = matches!(committed.state(), State::Present(_));
-            !is_in_tile || claim.as_pending().is_some() || key.is_of(format, columns, keys)
+            !is_in_tile || claim.as_pending().is_some() || key.is_of(format, spec, keys)
         });
         let first = number << format.shift;
         Ok(rows.filter_map(|(index, ..)| RowId::new(first + index)).collect())
@@ -325,11 +348,8 @@ impl<M: Medium> Table<M> {
         for index in self.indexes_in_dram() {
             let rows = copied.rows(format.group_len[0]);
             let old = rows.filter(|(_, committed, claim, _)| is_as_opened(*committed, *claim));
-            let words = old.filter_map(|(row, .., keys)| {
-                let hash = Key::hash_of_row(format, &index.spec.columns, keys)?;
-                Some((hash, RowId::new(first + row)?))
-            });
-            index.rows.insert_all(words)?;
+            let of_index = old.filter_map(|(row, .., keys)| Some((RowId::new(first + row)?, keys)));
+            index.insert_rows(format, of_index)?;
         }
         let mut damage = None;
         for (row, committed, claim, _) in copied.rows(format.group_len[0]) {
@@ -360,8 +380,8 @@ impl<M: Medium> Table<M> {
         let (all, damage) = self.all_keys(row, place);
         for keys in all {
             for index in self.indexes_in_dram() {
-                if let Some(hash) = Key::hash_of_row(&self.format, &index.spec.columns, &keys) {
-                    index.rows.ensure(hash, row)?;
+                if let Some(key) = index.key_of(&self.format, &keys) {
+                    index.rows.ensure(&key, row)?;
                 }
             }
         }

@@ -104,7 +104,7 @@ impl<M: Medium> Engine<M> {
             }
             // Nobody changes the row or frees a version of it any more. But somebody may have.
             if let Some(groups) = self.cells(table, row, place, statement.view)?
-                && key.is_of(&table.format, &index.spec.columns, &groups[0])
+                && key.is_of(&table.format, &index.spec, &groups[0])
             {
                 return Ok(Some(Target { row, claimed, groups }));
             }
@@ -113,7 +113,7 @@ impl<M: Medium> Engine<M> {
 
     #[cold]
     fn overtaken(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Error {
-        let key = key.tell(&table.format, &index.spec.columns);
+        let key = key.tell(&table.format, &index.spec);
         Error::Overtaken { table: table.name.clone(), index: index.spec.name.clone(), key }
     }
 
@@ -157,7 +157,7 @@ impl<M: Medium> Engine<M> {
     ) -> Result<bool> {
         let Some(seen) = table.seen(row, place, view)? else { return Ok(false) };
         let keys = table.group_of(place, seen, 0)?;
-        Ok(key.is_of(&table.format, &index.spec.columns, &keys))
+        Ok(key.is_of(&table.format, &index.spec, &keys))
     }
 
     fn cells(
@@ -251,7 +251,7 @@ impl<M: Medium> Engine<M> {
         row: RowId,
         changed: &[Word<'_, M>],
     ) -> Result<HeldKeys<'_>> {
-        let unique = || changed.iter().filter(|(index, _)| index.spec.kind.is_unique());
+        let unique = || changed.iter().filter(|(index, key)| index.is_unique_in(key));
         let mut waiting = statement.waiting(self);
         'again: loop {
             let hashes = unique().map(|(index, key)| (index.number, key.hash));
@@ -283,8 +283,8 @@ impl<M: Medium> Engine<M> {
             let (index, key) = word;
             // Before the index is read. Rebuilding may rely on the word that is added here.
             let is_rebuilt = index.rows.header().is_some() || table.rebuilding.is_done();
-            let was_there = !is_rebuilt || index.candidates(key)?.contains(&row);
-            if let Err(error) = index.rows.ensure(key.hash, row) {
+            let was_there = !is_rebuilt || index.has(key, row)?;
+            if let Err(error) = index.rows.ensure(key, row) {
                 Self::remove_words(row, &added)?;
                 return Err(error);
             }
@@ -297,7 +297,7 @@ impl<M: Medium> Engine<M> {
 
     fn remove_words(row: RowId, words: &[&Word<'_, M>]) -> Result<()> {
         for (index, key) in words {
-            index.rows.remove(key.hash, row)?;
+            index.rows.remove(key, row)?;
         }
         Ok(())
     }
@@ -324,11 +324,10 @@ impl<M: Medium> Engine<M> {
         if old == new {
             return SmallVec::new();
         }
-        let key =
-            |index: &Index<M>, keys: &[u8]| Key::of_row(&table.format, &index.spec.columns, keys);
+        let format = &table.format;
         let changed = table.indexes.iter().filter_map(|index| {
-            let new = key(index, new)?;
-            (key(index, old).as_ref() != Some(&new)).then_some((index, new))
+            let new = index.key_of(format, new)?;
+            (index.key_of(format, old).as_ref() != Some(&new)).then_some((index, new))
         });
         changed.collect()
     }

@@ -269,9 +269,7 @@ impl<M: Medium> OldWords<M> {
     /// Removes the words, and gives the row free.
     pub(super) fn remove(self) -> Result<()> {
         let OldWords { table, row, place, keys, after } = self;
-        let remove = |(index, key): &(usize, Key)| {
-            table.indexes[*index].rows.remove(key.hash, row).map(drop)
-        };
+        let remove = |(index, key): &(usize, Key)| table.indexes[*index].rows.remove(key, row);
         let removed = keys.iter().try_for_each(remove);
         match after {
             After::GiveFree => table.give_free(place),
@@ -298,11 +296,11 @@ pub(super) fn old_keys_of<M: Medium>(
 ) -> SmallVec<[(usize, Key); 4]> {
     let mut keys: SmallVec<[(usize, Key); 4]> = SmallVec::new();
     for (number, index) in table.indexes.iter().enumerate() {
-        let columns = &index.spec.columns;
+        let spec = &index.spec;
         let is_left =
-            |key: &Key| !is_removal && left.iter().any(|of| key.is_of(&table.format, columns, of));
+            |key: &Key| !is_removal && left.iter().any(|of| key.is_of(&table.format, spec, of));
         for cells in old {
-            let Some(key) = Key::of_row(&table.format, columns, cells) else { continue };
+            let Some(key) = index.key_of(&table.format, cells) else { continue };
             let word = (number, key);
             if !is_left(&word.1) && !keys.contains(&word) {
                 keys.push(word);

@@ -123,7 +123,7 @@ impl<M: Medium> Engine<M> {
             let is_first = before.is_none();
             let row = &open.deferred.rows[at];
             for (number, key) in &words {
-                failed = failed.or(row.table.indexes[*number].rows.remove(key.hash, row.row).err());
+                failed = failed.or(row.table.indexes[*number].rows.remove(key, row.row).err());
             }
             match before {
                 Some(cells) => {
@@ -146,7 +146,7 @@ impl<M: Medium> Engine<M> {
             let row = &deferred.rows[*at];
             for (number, key) in words {
                 // A word that stays does no harm.
-                let _ = row.table.indexes[*number].rows.remove(key.hash, row.row);
+                let _ = row.table.indexes[*number].rows.remove(key, row.row);
             }
         }
         for row in deferred.rows {

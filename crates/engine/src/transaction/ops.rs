@@ -123,7 +123,7 @@ impl<M: Medium> Engine<M> {
         place: RowPlace,
         view: View,
     ) -> Result<(), Refused> {
-        let unique = || new.keyed(table).filter(|(index, _)| index.spec.kind.is_unique());
+        let unique = || new.keyed(table).filter(|(index, key)| index.is_unique_in(key));
         let hashes = unique().map(|(index, key)| (index.number, key.hash));
         let _keys = self.keys.lock(self.medium(), hashes);
         for (index, key) in unique() {
@@ -131,9 +131,9 @@ impl<M: Medium> Engine<M> {
         }
         table.write_groups(place, [&new.groups[0], &new.groups[1]]);
         for (done, (index, key)) in new.keyed(table).enumerate() {
-            if let Err(error) = index.rows.insert(key.hash, row) {
+            if let Err(error) = index.rows.insert(key, row) {
                 for (index, key) in new.keyed(table).take(done) {
-                    index.rows.remove(key.hash, row)?;
+                    index.rows.remove(key, row)?;
                 }
                 return Err(error.into());
             }
@@ -163,7 +163,7 @@ impl<M: Medium> Engine<M> {
         if let Taken::Perhaps(holder) = taken {
             return Err(Refused::Busy { holder, index: index.number });
         }
-        let key = key.tell(&table.format, &index.spec.columns);
+        let key = key.tell(&table.format, &index.spec);
         let (table, index) = (table.name.clone(), index.spec.name.clone());
         Err(match taken {
             Taken::Settled(row) => Error::Unique { table, index, key, row }.into(),
@@ -213,7 +213,7 @@ impl<M: Medium> Engine<M> {
         if view.own.is_some() && self.sees_key(table, index, key, row, place, view)? {
             return Ok(Some(Taken::Before));
         }
-        let has_key = |keys: &[u8]| key.is_of(&table.format, &index.spec.columns, keys);
+        let has_key = |keys: &[u8]| key.is_of(&table.format, &index.spec, keys);
         let is_getting_it = match pending {
             _ if unwritten_by.is_some() => {
                 let unwritten = &self.statuses.unwritten;
@@ -277,7 +277,7 @@ impl NewRow {
         for (column, value) in values.iter().enumerate() {
             table.set(&mut groups, column, value)?;
         }
-        let key = |index: &Index<M>| Key::of_row(format, &index.spec.columns, &groups[0]);
+        let key = |index: &Index<M>| index.key_of(format, &groups[0]);
         let keys = table.indexes.iter().map(key).collect();
         Ok(NewRow { groups, keys })
     }

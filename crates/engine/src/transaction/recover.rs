@@ -20,7 +20,6 @@ use super::stamps::Stamps;
 use super::statuses::{Fate, Statuses};
 use crate::Result;
 use crate::catalog::HEADER_SLOTS;
-use crate::index::Key;
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, Pending, State as RowState};
 use crate::table::ops::{Head, RowPlace};
@@ -519,8 +518,8 @@ fn ensure_words<M: Medium>(table: &Table<M>, row: RowId, head: Head) -> Result<(
         };
         // The others are rebuilt.
         for index in table.indexes.iter().filter(|index| index.rows.header().is_some()) {
-            if let Some(key) = Key::of_row(&table.format, &index.spec.columns, &keys) {
-                index.rows.ensure(key.hash, row)?;
+            if let Some(key) = index.key_of(&table.format, &keys) {
+                index.rows.ensure(&key, row)?;
             }
         }
     }

@@ -132,7 +132,7 @@ impl<M: Medium> Engine<M> {
         Error::Conflict {
             table: table.name.clone(),
             index: index.spec.name.clone(),
-            key: key.tell(&table.format, &index.spec.columns),
+            key: key.tell(&table.format, &index.spec),
             holder: self.token_of(holder),
         }
     }
@@ -143,7 +143,7 @@ impl<M: Medium> Engine<M> {
         Error::Deadlock {
             table: table.name.clone(),
             index: index.spec.name.clone(),
-            key: key.tell(&table.format, &index.spec.columns),
+            key: key.tell(&table.format, &index.spec),
             holder: self.token_of(holder),
         }
     }

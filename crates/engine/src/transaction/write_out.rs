@@ -268,14 +268,14 @@ impl<M: Medium> Engine<M> {
         for step in steps {
             let row = &rows[step.at];
             let is_lost = |(number, key): &(usize, Key)| {
-                let columns = &row.table.indexes[*number].spec.columns;
-                let has = |keys: &Group| key.is_of(&row.table.format, columns, keys);
+                let spec = &row.table.indexes[*number].spec;
+                let has = |keys: &Group| key.is_of(&row.table.format, spec, keys);
                 !last[step.at].as_ref().is_some_and(has)
             };
             for (number, key) in step.words.iter().filter(|word| is_lost(word)) {
                 // A word that stays does no harm. An error tells of the medium, or of damage, and
                 // who meets it next is told.
-                let _ = row.table.indexes[*number].rows.remove(key.hash, row.row);
+                let _ = row.table.indexes[*number].rows.remove(key, row.row);
             }
         }
         let mut changes = changes.into_iter().peekable();

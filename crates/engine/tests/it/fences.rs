@@ -1,11 +1,11 @@
 //! Fences of statements, counted by a simulated medium.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_engine::{
-    Database, Durability, Error, LockMode, Resumed, Row, TableSpec, Transaction,
+    Database, Durability, Error, LockMode, Order, Placement, Resumed, Row, TableSpec, Transaction,
     TransactionOptions, Type,
 };
 use remanent_pmem::Pool;
@@ -285,4 +285,56 @@ fn a_batch_takes_one_fence_and_so_does_a_transaction_that_is_durable_at_its_comm
     };
     assert_eq!(fences(&pool, nothing), 0);
     assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
+fn an_ordered_index_in_the_pool_takes_two_fences_a_key_and_one_in_dram_none() {
+    for (placement, of_a_key) in [(Placement::Pmem, 2), (Placement::Dram, 0)] {
+        let pool = sim_pool(Guarantee::default());
+        let database = Database::create(&pool, "tested").unwrap();
+        let spec = TableSpec::new("ordered")
+            .column("id", Type::U32)
+            .column("value", Type::I64)
+            .column("other", Type::U8)
+            .primary_key(["id"])
+            .index("by_value", ["value"])
+            .ordered(["by_value"])
+            .place(["by_value"], placement);
+        let table = database.create_table(&spec).unwrap();
+        let insert = |id: u32| {
+            table.insert(&[id.into(), 7.into(), 0.into()]).unwrap();
+        };
+        let update = table.prepare_update("primary").unwrap();
+        let set = |id: u32, column: usize, value: u32| {
+            let updated = update.run(&[id.into()], |_, row| row.set(column, value));
+            assert_eq!(updated.unwrap(), Some(()));
+        };
+        // Chunks are taken before fences are counted.
+        insert(0);
+        set(0, 2, 1);
+        for id in 1..10 {
+            assert_eq!(fences(&pool, || insert(id)), 1 + of_a_key);
+        }
+        for id in 1..10 {
+            assert_eq!(fences(&pool, || set(id, 1, 8)), 1 + of_a_key);
+            assert_eq!(fences(&pool, || set(id, 2, 9)), 1);
+        }
+        let range = table.prepare_range("by_value").unwrap();
+        let read = || {
+            let mut count = 0;
+            let visit = |_: &Row<'_, _>| {
+                count += 1;
+                ControlFlow::<()>::Continue(())
+            };
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            range.run(&database.snapshot(), all, Order::Ascending, visit).unwrap();
+            assert_eq!(count, 10);
+        };
+        assert_eq!(fences(&pool, read), 0);
+        // Nine old keys are removed, beside what folding takes: one fence, and a few for blocks.
+        let folding = fences(&pool, || assert!(database.collect().unwrap() > 0));
+        let of_keys = 9 * of_a_key;
+        assert!((of_keys + 1..=of_keys + 6).contains(&folding), "{folding}");
+        assert_eq!(database.check().unwrap(), []);
+    }
 }

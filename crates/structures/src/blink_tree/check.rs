@@ -51,9 +51,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn inspect(&self) -> Result<Inspection> {
         self.heap.quiesce()?;
         let mut walk = Walk::default();
-        let root = self.medium().load(self.heap.header() + ROOT);
-        self.check_node(root, None, 0, None, &mut walk);
-        let entries = self.check_leaves(&mut walk)?;
+        let entries = self.walk_all(&mut walk)?;
         if let Some(entries) = entries {
             let len = self.len()?;
             if len != entries {
@@ -63,6 +61,22 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.heap.verify()?;
         Ok(Inspection { violations: walk.violations, blocks: entries.map(|_| walk.blocks) })
+    }
+
+    /// Offsets of all blocks that the tree reaches, but its header; `None` when damage hides some.
+    /// Nobody may change the tree meanwhile.
+    pub(super) fn reached(&self) -> Result<Option<Vec<u64>>> {
+        let mut walk = Walk::default();
+        let entries = self.walk_all(&mut walk)?;
+        self.heap.verify()?;
+        Ok(entries.map(|_| walk.blocks))
+    }
+
+    /// Walks over nodes and leaves. Returns the number of entries, if it reached the last leaf.
+    fn walk_all(&self, walk: &mut Walk) -> Result<Option<u64>> {
+        let root = self.medium().load(self.heap.header() + ROOT);
+        self.check_node(root, None, 0, None, walk);
+        self.check_leaves(walk)
     }
 
     /// The number of levels, including that of the leaves, and the number of leaves. Nobody may

@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use remanent_pmem::heap::{Block, Heap};
+use remanent_pmem::heap::{Block, Heap, Lane};
 use remanent_pmem::pool::layout::BLOCK_LEN_MIN;
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::sync::PauseMutex;
@@ -69,31 +69,47 @@ where
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes an empty tree. Its header exists and is zero.
     pub(super) fn create_at(heap: Site<M>, options: &MapOptions) -> Result<Self, PoolError> {
+        let entered = heap.clone();
+        let mut lane = entered.enter().prepare_to_write();
+        let core = Self::create_in_lane(heap, &mut lane, options)?;
+        // Fence: leaf, root node and header, before the root becomes live.
+        lane.fence();
+        Ok(core)
+    }
+
+    /// As [`create_at`](Core::create_at), in a lane of the caller, who fences.
+    pub(super) fn create_in_lane(
+        heap: Site<M>,
+        lane: &mut Lane<'_, M>,
+        options: &MapOptions,
+    ) -> Result<Self, PoolError> {
         let core = Self::new(heap, options.has_checksums());
         let (medium, header) = (core.medium(), core.heap.header());
-        {
-            let mut lane = core.heap.enter().prepare_to_write();
-            let leaf = lane.allocate(LEAF_LEN)?.offset;
-            core.tags.write_leaf_head(medium, leaf, 0, 0);
-            for at in [HIGH, USED, ORDERED, PREFIX] {
-                medium.store(leaf + at, 0);
-            }
-            medium.store(leaf + LOCK, Lock::fresh(core.epoch).word());
-            // Flush: the first leaf; fenced below.
-            medium.flush(leaf, LINE_LEN);
-            // Redundant: unless a leaf was in this memory before, which no tested seed reaches.
-            medium.flush(leaf + SLOTS, LEAF_LEN - SLOTS);
-            let entries = [Entry { low: 0, child: leaf }];
-            let root = core.make_node(&mut lane, 1, None, &entries).map_err(pool_error)?;
-            medium.store(header + ROOT, root);
-            medium.store(header + COUNT, COUNT_UNKNOWN);
-            let options = if core.is_summed { SUMMED } else { UNSUMMED };
-            medium.store(header + OPTIONS, options);
-            // Flush: the header; fenced below.
-            medium.flush(header, LINE_LEN);
-            // Fence: all of these, before the root becomes live.
-            lane.fence();
+        let block = lane.allocate(LEAF_LEN)?;
+        let leaf = block.offset;
+        core.tags.write_leaf_head(medium, leaf, 0, 0);
+        for at in [HIGH, USED, ORDERED, PREFIX] {
+            medium.store(leaf + at, 0);
         }
+        medium.store(leaf + LOCK, Lock::fresh(core.epoch).word());
+        // Flush: the first leaf; fenced by the caller.
+        medium.flush(leaf, LINE_LEN);
+        // Redundant: unless a leaf was in this memory before, which no tested seed reaches.
+        medium.flush(leaf + SLOTS, LEAF_LEN - SLOTS);
+        let entries = [Entry { low: 0, child: leaf }];
+        let root = match core.make_node(lane, 1, None, &entries) {
+            Ok(root) => root,
+            Err(error) => {
+                lane.give_back(block);
+                return Err(pool_error(error));
+            }
+        };
+        medium.store(header + ROOT, root);
+        medium.store(header + COUNT, COUNT_UNKNOWN);
+        let options = if core.is_summed { SUMMED } else { UNSUMMED };
+        medium.store(header + OPTIONS, options);
+        // Flush: the header; fenced by the caller.
+        medium.flush(header, LINE_LEN);
         core.count.set(0);
         Ok(core)
     }

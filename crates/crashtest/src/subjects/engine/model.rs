@@ -55,6 +55,7 @@ impl State {
         | Op::Get(table, _)
         | Op::GetByCode(table, _)
         | Op::FindByValue(table, _)
+        | Op::Range(table, ..)
         | Op::Scan(table)) = *op
         else {
             unreachable!("answered above");
@@ -220,6 +221,9 @@ fn alone(state: &mut State, table: u64, op: &Op) -> Answer<Rows> {
         Op::Get(_, wanted) => only(&|id, _, _| id == wanted),
         Op::GetByCode(_, wanted) => only(&|_, code, _| code == Some(wanted)),
         Op::FindByValue(_, wanted) => only(&|_, _, value| value == wanted),
+        Op::Range(_, least, greatest, _) => {
+            only(&|_, _, value| (least..=greatest).contains(&value))
+        }
         Op::Scan(_) => only(&|_, _, _| true),
         _ => unreachable!("answered above"),
     }

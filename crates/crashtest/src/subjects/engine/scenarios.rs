@@ -12,16 +12,33 @@ use crate::scenario::Scenario;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), of_transactions(), of_transfers(), in_dram(), in_trouble(), by_threads()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        by_one_thread(),
+        of_transactions(),
+        of_transfers(),
+        in_dram(),
+        ordered(),
+        ordered_in_trouble(),
+        in_trouble(),
+        by_threads(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Tiles of three rows, which a few inserts fill.
 fn rows() -> Tables {
-    let (mix, size_max) = (Mix::Rows, SIZE_MAX);
-    Tables { keys: 5, tile_rows: 3, more_indexes: 0, mix, waits: false, dram: None, size_max }
+    Tables {
+        keys: 5,
+        tile_rows: 3,
+        more_indexes: 0,
+        is_ordered: false,
+        mix: Mix::Rows,
+        waits: false,
+        dram: None,
+        size_max: SIZE_MAX,
+    }
 }
 
 fn raced() -> Tables {
@@ -203,6 +220,117 @@ fn in_dram() -> Vec<Scenario> {
             Config { nested: recovery, after: 8, creation: false, ..few_images(alone(6, 6)) },
         )
         .with_weight(2),
+    ]
+}
+
+/// Indexes that are trees.
+fn ordered() -> Vec<Scenario> {
+    // Each life revives the leaves of three trees, which are many crash points.
+    let recovery = Nested { depth: 2, one_in: 32, samples: 2 };
+    let in_recovery =
+        |config| Config { nested: recovery, after: 6, creation: false, ..few_images(config) };
+    let rows = || Tables { is_ordered: true, ..rows() };
+    let transactions = || Tables { is_ordered: true, ..transactions() };
+    vec![
+        Scenario::new(
+            "engine/ordered",
+            "ordered indexes, whose ranges are read",
+            rows(),
+            prepared(alone(4, 8)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/ordered-stores",
+            "the same; between any two stores",
+            rows(),
+            at_stores(Config { creation: false, ..few_images(alone(4, 2)) }),
+        ),
+        Scenario::new(
+            "engine/ordered-recovery",
+            "the same; crashes inside recovery and after it",
+            rows(),
+            in_recovery(alone(3, 3)),
+        ),
+        Scenario::new(
+            "engine/ordered-keys",
+            "ordered indexes; rows get keys that they had before; crashes inside recovery",
+            Tables { keys: 3, mix: Mix::Keys, ..rows() },
+            in_recovery(alone(4, 4)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/ordered-transactions",
+            "ordered indexes; a transaction of several statements, and statements beside it",
+            transactions(),
+            prepared(alone(4, 12)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/ordered-transactions-recovery",
+            "the same; crashes inside recovery and after it",
+            transactions(),
+            in_recovery(alone(4, 5)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/ordered-schema",
+            "tables with ordered indexes are made, used and dropped",
+            Tables { is_ordered: true, ..schema() },
+            alone(2, 8),
+        ),
+        Scenario::new(
+            "engine/ordered-dram",
+            "ordered indexes in DRAM, which are rebuilt beside operations; crashes meanwhile",
+            Tables { dram: Some(Rebuild::Steps), ..transactions() },
+            in_recovery(alone(6, 6)),
+        )
+        .with_weight(2),
+    ]
+}
+
+fn ordered_in_trouble() -> Vec<Scenario> {
+    let rows = || Tables { is_ordered: true, ..rows() };
+    let schema = || Tables { is_ordered: true, ..schema() };
+    vec![
+        Scenario::new(
+            "engine/ordered-killed",
+            "ordered indexes; killed, then power lost",
+            rows(),
+            few_images(killed(alone(4, 3))),
+        ),
+        Scenario::new(
+            "engine/ordered-full",
+            "ordered indexes; the pool is full",
+            Tables { keys: 4_000, size_max: (OVERHEAD + 9) << 16, ..schema() },
+            refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 10) }),
+        ),
+        Scenario::new(
+            "engine/ordered-no-room",
+            "ordered indexes; each call for room fails once",
+            schema(),
+            without_room(4, prepared(alone(6, 6))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/ordered-transactions-no-room",
+            "ordered indexes and transactions; each call for room fails once",
+            Tables { is_ordered: true, ..transactions() },
+            without_room(4, prepared(alone(6, 6))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/ordered-threads",
+            "ordered indexes; two threads",
+            Tables { is_ordered: true, ..raced() },
+            Config { creation: false, ..together(2, 3, 3) },
+        ),
+        Scenario::new(
+            "engine/ordered-interleaved",
+            "interleavings of three threads that insert the same keys into ordered indexes",
+            Tables { keys: 3, is_ordered: true, ..raced() },
+            interleaved(3, 1, 3, 900),
+        )
+        .with_weight(100),
     ]
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_engine::{
-    Database, DatabaseOptions, Durability, Error, Placement, Rebuild, Row, Table, TableSpec,
+    Database, DatabaseOptions, Durability, Error, Order, Placement, Rebuild, Row, Table, TableSpec,
     Transaction, Type, Value,
 };
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::model::{Open as OpenModel, Rows, State};
-use super::transactions;
+use super::{ordered, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
@@ -33,6 +33,8 @@ pub(super) struct Tables {
     pub(super) tile_rows: u32,
     /// Indexes besides those by which rows are looked up.
     pub(super) more_indexes: u32,
+    /// Whether the indexes are trees, whose ranges are read.
+    pub(super) is_ordered: bool,
     pub(super) mix: Mix,
     /// Whether statements wait for who is in their way.
     pub(super) waits: bool,
@@ -81,6 +83,8 @@ pub(super) enum Op {
     Get(u64, u64),
     GetByCode(u64, u64),
     FindByValue(u64, u64),
+    /// Table, least value, greatest value, and whether in descending order.
+    Range(u64, u64, u64, bool),
     Scan(u64),
     /// A statement of the open transaction, which begins if there is none.
     Within(Statement),
@@ -161,8 +165,10 @@ impl Tables {
             .unique("by_code", ["code"])
             .index("by_value", ["value"])
             .tile_rows(self.tile_rows);
+        let indexes = ["primary", "by_code", "by_value"];
+        let spec = if self.is_ordered { spec.ordered(indexes) } else { spec };
         let spec = match self.dram {
-            Some(_) => spec.place(["primary", "by_code", "by_value"], Placement::Dram),
+            Some(_) => spec.place(indexes, Placement::Dram),
             None => spec,
         };
         let spec = (0..self.more_indexes)
@@ -295,7 +301,7 @@ fn get(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Resul
 }
 
 /// Collects rows, none of which may come twice.
-fn collect(rows: &mut Rows, row: &Row<'_, M>) -> ControlFlow<Error> {
+pub(super) fn collect(rows: &mut Rows, row: &Row<'_, M>) -> ControlFlow<Error> {
     match row_of(row) {
         Ok((id, others)) => match rows.insert(id, others) {
             None => ControlFlow::Continue(()),
@@ -315,11 +321,18 @@ fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
 }
 
 /// The rows that a transaction sees, each of which is found by its keys.
-fn rows_of(database: &Database<M>, transaction: &Transaction<'_, M>) -> Outcome<Rows> {
+fn rows_of(
+    database: &Database<M>,
+    transaction: &Transaction<'_, M>,
+    is_ordered: bool,
+) -> Outcome<Rows> {
     let table = database.table(&name(0))?;
     let mut rows = Rows::new();
     if let Some(error) = table.scan(transaction, |row| collect(&mut rows, row))? {
         return Err(error.into());
+    }
+    if is_ordered {
+        ordered::require_ordered(&table, transaction, &rows)?;
     }
     let (by_id, by_code) = (table.prepare_get("primary")?, table.prepare_get("by_code")?);
     for (&id, &row) in &rows {
@@ -347,6 +360,30 @@ fn find_by_value(database: &Database<M>, table: u64, value: u64) -> Result<Rows,
 /// Removes the row with a key.
 fn delete(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Result<bool, Error> {
     database.table(&name(table))?.prepare_delete(index)?.run(&[key])
+}
+
+/// A read.
+fn read(database: &Database<M>, op: &Op) -> Answer<Rows> {
+    match *op {
+        Op::Get(table, id) => answer(get(database, table, "primary", id.into()), Answer::Value),
+        Op::GetByCode(table, number) => {
+            let code = code(number);
+            answer(get(database, table, "by_code", (&code).into()), Answer::Value)
+        }
+        Op::FindByValue(table, value) => {
+            answer(find_by_value(database, table, value), Answer::Value)
+        }
+        Op::Range(table, least, greatest, is_descending) => {
+            let order = if is_descending { Order::Descending } else { Order::Ascending };
+            let found = ordered::of_values(database, table, [least, greatest], order);
+            answer(found, Answer::Value)
+        }
+        Op::Scan(table) => {
+            let scanned = database.table(&name(table)).and_then(|table| scan(&table, database));
+            answer(scanned, Answer::Value)
+        }
+        _ => unreachable!("answered above"),
+    }
 }
 
 impl Subject for Tables {
@@ -430,18 +467,7 @@ impl Subject for Tables {
                 let rebuilt = database.rebuild_step();
                 answer(rebuilt.and_then(|_| database.collect()), |_| Answer::None)
             }
-            Op::Get(table, id) => answer(get(database, table, "primary", id.into()), Answer::Value),
-            Op::GetByCode(table, number) => {
-                let code = code(number);
-                answer(get(database, table, "by_code", (&code).into()), Answer::Value)
-            }
-            Op::FindByValue(table, value) => {
-                answer(find_by_value(database, table, value), Answer::Value)
-            }
-            Op::Scan(table) => {
-                let scanned = database.table(&name(table)).and_then(|table| scan(&table, database));
-                answer(scanned, Answer::Value)
-            }
+            _ => read(database, op),
         }
     }
 
@@ -474,6 +500,9 @@ impl Subject for Tables {
                     return Err(format!("row {id} is found by its key as {by_id:?}").into());
                 }
             }
+            if self.is_ordered {
+                ordered::require_ordered(&found, &open.object.snapshot(), &rows)?;
+            }
             for value in 0..VALUES {
                 let of_value = find_by_value(&open.object, table, value)?;
                 let expected = rows.iter().filter(|(_, (_, of))| *of == value);
@@ -487,7 +516,7 @@ impl Subject for Tables {
             }
         }
         if let Some(transaction) = transactions::resumed(&open.object)? {
-            let rows = rows_of(&open.object, &transaction)?;
+            let rows = rows_of(&open.object, &transaction, self.is_ordered)?;
             state.open = Some(OpenModel::observed(transaction.statement(), rows));
             transaction.suspend();
         }
@@ -562,6 +591,9 @@ impl Subject for Tables {
             (_, 10..=11) => Op::Delete(table, id),
             (_, 12) => Op::DeleteByCode(table, number),
             (_, 13..=14) => Op::Collect,
+            (_, 15) if self.is_ordered && rng.below(3) != 0 => {
+                Op::Range(table, value, rng.below(VALUES), rng.below(2) != 0)
+            }
             (_, 15) => Op::FindByValue(table, rng.below(VALUES)),
             (_, 16) => Op::Get(table, id),
             (_, 17) => Op::GetByCode(table, number),

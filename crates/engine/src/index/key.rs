@@ -1,0 +1,141 @@
+//! Keys of rows in an index.
+
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::order::{self, OrderedBytes};
+use crate::Result;
+use crate::schema::{IndexSpec, Structure};
+use crate::table::layout::Format;
+
+/// The key of a row in an index: its cells one after the other. In an ordered index, the bytes that
+/// have the order of the cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    bytes: OrderedBytes,
+    pub(crate) hash: u64,
+    /// Whether the row has no value in one of the columns, which only ordered indexes allow.
+    pub(crate) has_null: bool,
+}
+
+impl Key {
+    fn new(bytes: OrderedBytes, has_null: bool) -> Self {
+        let hash = match bytes.len() {
+            // Indexes spread words themselves.
+            len @ 0..=8 => {
+                let mut word = [0; 8];
+                word[..len].copy_from_slice(&bytes);
+                u64::from_le_bytes(word)
+            }
+            _ => xxh3_64(&bytes),
+        };
+        Key { bytes, hash, has_null }
+    }
+
+    /// The bytes of the key in an ordered index.
+    pub(super) fn ordered(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The key of a row in an index, by the row's first group; `None` when the row is not in the
+    /// index, because it has no value in one of the columns of a hash index.
+    #[inline]
+    pub(crate) fn of_row(format: &Format, spec: &IndexSpec, keys: &[u8]) -> Option<Self> {
+        if spec.structure == Structure::Ordered {
+            let (bytes, has_null) = order::of_row(format, &spec.columns, keys);
+            return Some(Key::new(bytes, has_null));
+        }
+        let mut cells = SmallVec::new();
+        for &column in &spec.columns {
+            let cell = format.cells[column];
+            if cell.is_null(keys) {
+                return None;
+            }
+            cells.extend_from_slice(&keys[cell.range()]);
+        }
+        Some(Key::new(cells, false))
+    }
+
+    /// The hash of a row's key in a hash index: that of [`of_row`](Key::of_row).
+    #[inline]
+    pub(super) fn hash_of_row(format: &Format, spec: &IndexSpec, keys: &[u8]) -> Option<u64> {
+        let mut word = [0; 8];
+        let mut at = 0;
+        for &column in &spec.columns {
+            let cell = format.cells[column];
+            if cell.is_null(keys) {
+                return None;
+            }
+            let bytes = &keys[cell.range()];
+            let Some(room) = word.get_mut(at..at + bytes.len()) else {
+                return Self::of_row(format, spec, keys).map(|key| key.hash);
+            };
+            room.copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        Some(u64::from_le_bytes(word))
+    }
+
+    /// The key that has these cells, each of which `write` writes into zeros.
+    #[inline]
+    pub(crate) fn of_cells(
+        format: &Format,
+        spec: &IndexSpec,
+        mut write: impl FnMut(usize, &mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        if spec.structure == Structure::Ordered {
+            let count = spec.columns.len();
+            let bytes = order::of_cells(format, &spec.columns[..count], |index, cell| {
+                write(index, cell).map(|()| true)
+            })?;
+            return Ok(Key::new(bytes, false));
+        }
+        let columns = &spec.columns;
+        let len = columns.iter().map(|&column| format.cells[column].of_type.cell_len()).sum();
+        let mut cells = SmallVec::from_elem(0, len);
+        let mut at = 0;
+        for (index, &column) in columns.iter().enumerate() {
+            let end = at + format.cells[column].of_type.cell_len();
+            write(index, &mut cells[at..end])?;
+            at = end;
+        }
+        Ok(Key::new(cells, false))
+    }
+
+    /// The key as a person writes it.
+    #[cold]
+    pub(crate) fn tell(&self, format: &Format, spec: &IndexSpec) -> String {
+        if spec.structure == Structure::Ordered {
+            return order::tell(format, &spec.columns, &self.bytes);
+        }
+        let mut at = 0;
+        let told: Vec<String> = spec
+            .columns
+            .iter()
+            .map(|&column| {
+                let of_type = format.cells[column].of_type;
+                let end = at + of_type.cell_len();
+                let value = of_type.decode(&self.bytes[at..end]);
+                at = end;
+                value.map_or_else(|| "?".to_owned(), |value| value.to_string())
+            })
+            .collect();
+        told.join(", ")
+    }
+
+    /// Whether a row has this key.
+    #[inline]
+    pub(crate) fn is_of(&self, format: &Format, spec: &IndexSpec, keys: &[u8]) -> bool {
+        if spec.structure == Structure::Ordered {
+            return order::is_of_row(&self.bytes, format, &spec.columns, keys);
+        }
+        let mut at = 0;
+        spec.columns.iter().all(|&column| {
+            let cell = format.cells[column];
+            let end = at + cell.of_type.cell_len();
+            let is_same = !cell.is_null(keys) && keys[cell.range()] == self.bytes[at..end];
+            at = end;
+            is_same
+        })
+    }
+}

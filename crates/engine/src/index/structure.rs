@@ -1,0 +1,157 @@
+//! What leads from keys to rows: a hash table of words, or a tree of entries.
+
+use std::ops::{Bound, ControlFlow};
+
+use remanent_pmem::Medium;
+use remanent_pmem::heap::{Block, Lane};
+use remanent_structures::shared::{Inspection, MemberId, Shareable, Site};
+use remanent_structures::{BlinkTree, RowId, RowIndex};
+
+use super::order::{Order, Span, entry, key_and_row};
+use super::{Candidates, Key};
+use crate::Result;
+use crate::schema::{IndexSpec, Structure};
+use crate::table::layout::Format;
+
+/// The entries of an ordered index: keys with the number of their row behind them.
+pub(crate) type Tree<M> = BlinkTree<[u8], (), M>;
+
+/// What an index has for each row. To a caller, an entry of a tree is a word, too.
+pub(crate) enum Words<M: Medium> {
+    Hash(RowIndex<M>),
+    Ordered(Tree<M>),
+}
+
+impl<M: Medium> Words<M> {
+    /// Bytes of the header.
+    pub(crate) fn header_len(structure: Structure) -> u64 {
+        match structure {
+            Structure::Hash => <RowIndex<M> as Shareable<M>>::header_len(),
+            Structure::Ordered => <Tree<M> as Shareable<M>>::header_len(),
+        }
+    }
+
+    /// Makes an empty one in a lane of the caller, who fences.
+    pub(crate) fn create_in_lane(
+        structure: Structure,
+        site: Site<M>,
+        lane: &mut Lane<'_, M>,
+    ) -> Result<Self> {
+        Ok(match structure {
+            Structure::Hash => Words::Hash(RowIndex::create_in_lane(site, lane)?),
+            Structure::Ordered => Words::Ordered(Tree::create_in_lane(site, lane)?),
+        })
+    }
+
+    /// The number of the index that an allocated block belongs to, which is no block of a table.
+    pub(crate) fn owner_of(medium: &M, block: Block) -> Option<MemberId> {
+        // The tree first: its records have bytes of keys where an index of words has tags.
+        Tree::owner_of(medium, block).or_else(|| RowIndex::owner_of(medium, block))
+    }
+
+    /// Rows that may have a key: those that have it, and perhaps others, some of them twice.
+    #[inline]
+    pub(super) fn candidates(&self, key: &Key) -> Result<Candidates> {
+        let mut found = Candidates::new();
+        match self {
+            Words::Hash(words) => {
+                words.find(key.hash, |row| {
+                    found.push(row);
+                    ControlFlow::<()>::Continue(())
+                })?;
+            }
+            Words::Ordered(_) => {
+                self.scan(&Span::of_key(key.ordered()), Order::Ascending, |of| {
+                    found.extend(key_and_row(of).map(|(_, row)| row));
+                    ControlFlow::Continue(())
+                })?
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a row has a word of a key, or perhaps of another one with the same hash.
+    pub(super) fn has(&self, key: &Key, row: RowId) -> Result<bool> {
+        match self {
+            Words::Hash(_) => Ok(self.candidates(key)?.contains(&row)),
+            Words::Ordered(tree) => Ok(tree.contains(&entry(key.ordered(), row))?),
+        }
+    }
+
+    /// Calls `visit` with the entries of a range, until it breaks. A hash index has none.
+    pub(super) fn scan(
+        &self,
+        span: &Span,
+        order: Order,
+        visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Words::Ordered(tree) = self else { return Ok(()) };
+        let end = span.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let range = (Bound::Included(&span.start[..]), end);
+        let mut visit = visit;
+        match order {
+            Order::Ascending => tree.ascend(range, |of, ()| visit(of))?,
+            Order::Descending => tree.descend(range, |of, ()| visit(of))?,
+        }
+        Ok(())
+    }
+
+    /// Adds the word of a new row.
+    #[inline]
+    pub(super) fn insert(&self, key: &Key, row: RowId) -> Result<()> {
+        match self {
+            Words::Hash(words) => Ok(words.insert(key.hash, row)?),
+            Words::Ordered(tree) => Ok(tree.insert(&entry(key.ordered(), row), &()).map(drop)?),
+        }
+    }
+
+    /// Adds the words of rows that have none, by their first groups.
+    pub(super) fn insert_rows<'k>(
+        &self,
+        format: &Format,
+        spec: &IndexSpec,
+        mut rows: impl Iterator<Item = (RowId, &'k [u8])>,
+    ) -> Result<()> {
+        match self {
+            Words::Hash(words) => {
+                Ok(words.insert_all(rows.filter_map(|(row, keys)| {
+                    Some((Key::hash_of_row(format, spec, keys)?, row))
+                }))?)
+            }
+            Words::Ordered(_) => rows.try_for_each(|(row, keys)| {
+                Key::of_row(format, spec, keys).map_or(Ok(()), |key| self.insert(&key, row))
+            }),
+        }
+    }
+
+    /// Adds a word unless it is there.
+    pub(super) fn ensure(&self, key: &Key, row: RowId) -> Result<()> {
+        match self {
+            Words::Hash(words) => Ok(words.ensure(key.hash, row)?),
+            Words::Ordered(_) => self.insert(key, row),
+        }
+    }
+
+    /// Removes a word, if it is there.
+    pub(super) fn remove(&self, key: &Key, row: RowId) -> Result<()> {
+        match self {
+            Words::Hash(words) => words.remove(key.hash, row)?,
+            Words::Ordered(tree) => tree.discard(&entry(key.ordered(), row))?,
+        };
+        Ok(())
+    }
+
+    pub(super) fn inspect(&self) -> Result<Inspection> {
+        Ok(match self {
+            Words::Hash(words) => words.inspect()?,
+            Words::Ordered(tree) => tree.inspect()?,
+        })
+    }
+
+    pub(super) fn abandon(self, lane: &mut Lane<'_, M>) -> Result<()> {
+        match self {
+            Words::Hash(words) => Ok(words.abandon(lane)?),
+            Words::Ordered(tree) => Ok(tree.abandon(lane)?),
+        }
+    }
+}
