@@ -1,101 +1,16 @@
-//! What each worker does, and what the tables then have: the same in every process.
+//! The rows of a worker's subscribers, as its units leave them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
 
-use remanent_engine::{Error, Moment, Row, Table};
-use remanent_tatp::{Mix, Population, Random, Request, Tables, sub_nbr};
+use anyhow::ensure;
+use remanent_engine::{Moment, Result, Row, Table};
 
-/// Subscribers.
-pub(super) const POPULATION: u32 = 1_200;
-/// Threads with subscribers of their own. One more part of them is everybody's.
-pub(super) const WORKERS: u32 = 3;
+use super::owner;
+use super::unit::{End, Forwarding, Statement, TOGGLED, Unit};
+use crate::{Population, Request, Tables};
 
-/// A thing that a worker does, as a whole.
-#[derive(Clone, Debug)]
-pub(super) enum Unit {
-    /// A request of TATP.
-    Request(Request),
-    /// A transaction of several statements.
-    Transaction(Vec<Statement>, End),
-}
-
-/// A statement of a transaction, which always changes something.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Statement {
-    /// Gives a subscriber a place that nobody had before.
-    Locate(u32, u32),
-    /// Adds a forwarding, or removes it if it is there.
-    Toggle(Forwarding),
-}
-
-/// Subscriber, facility, start.
-pub(super) type Forwarding = (u32, u8, u8);
-
-/// How a transaction ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Commit,
-    /// With the last statement.
-    CommitWith,
-    Abort,
-}
-
-/// The end of forwardings that statements add, and where calls go.
-pub(super) const TOGGLED: (u8, &str) = (24, "toggled");
-
-/// The facilities of each subscriber, which nobody changes.
-static FACILITIES: LazyLock<BTreeMap<u32, Vec<u8>>> = LazyLock::new(|| {
-    let mut facilities: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-    for row in Population::new(POPULATION).special_facilities {
-        facilities.entry(row.s_id).or_default().push(row.sf_type);
-    }
-    facilities
-});
-
-/// The unit of this number that a worker does.
-pub(super) fn unit(seed: u64, worker: u32, number: u64) -> Unit {
-    let part = POPULATION / (WORKERS + 1);
-    let mut random = Random::new(seed ^ u64::from(worker) << 56 ^ number << 8);
-    let mut own = || worker + 1 + (WORKERS + 1) * random.within(0, u64::from(part) - 1) as u32;
-    let (s_id, others) = (own(), [own(), own(), own()]);
-    if random.within(0, 9) < 7 {
-        let request = Mix::new(POPULATION, random.within(0, u64::MAX - 1)).draw();
-        return Unit::Request(of_subscriber(request, s_id));
-    }
-    let count = random.within(1, 6);
-    let statements = (0..count).map(|at| {
-        let s_id = others[random.within(0, 2) as usize];
-        match random.within(0, 1) {
-            0 => Statement::Locate(s_id, (number * 8 + at) as u32),
-            _ => {
-                let facilities = &FACILITIES[&s_id];
-                let of = random.within(0, facilities.len() as u64 - 1) as usize;
-                Statement::Toggle((s_id, facilities[of], random.within(0, 2) as u8 * 8))
-            }
-        }
-    });
-    let statements = statements.collect();
-    let end = [End::Commit, End::CommitWith, End::Abort][random.within(0, 2) as usize];
-    Unit::Transaction(statements, end)
-}
-
-/// The same request for another subscriber.
-pub(super) fn of_subscriber(mut request: Request, subscriber: u32) -> Request {
-    match &mut request {
-        Request::GetSubscriberData { s_id }
-        | Request::GetNewDestination { s_id, .. }
-        | Request::GetAccessData { s_id, .. }
-        | Request::UpdateSubscriberData { s_id, .. } => *s_id = subscriber,
-        Request::UpdateLocation { sub_nbr: number, .. }
-        | Request::InsertCallForwarding { sub_nbr: number, .. }
-        | Request::DeleteCallForwarding { sub_nbr: number, .. } => *number = sub_nbr(subscriber),
-    }
-    request
-}
-
-/// What workers change.
+/// The columns and rows that workers change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// `bit_1` and `vlr_location` of each subscriber.
@@ -111,7 +26,7 @@ fn id(number: &str) -> u32 {
 }
 
 impl State {
-    /// That of a worker's subscribers, as they are loaded.
+    /// The state of a worker's subscribers after loading.
     pub(super) fn loaded(population: &Population, worker: u32) -> Self {
         let is_own = |s_id: u32| owner(s_id) == worker;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("digits");
@@ -132,9 +47,13 @@ impl State {
         }
     }
 
-    /// What a moment of the tables has of a worker's subscribers.
-    pub(super) fn seen(tables: &Tables, moment: &impl Moment, worker: u32) -> Result<Self, Error> {
-        let mut state = State::default();
+    /// The state of a worker's subscribers in the tables.
+    ///
+    /// # Errors
+    ///
+    /// When the tables cannot be read, or a key is there twice.
+    pub(super) fn seen(tables: &Tables, moment: &impl Moment, worker: u32) -> anyhow::Result<Self> {
+        let (mut state, mut twice) = (State::default(), Vec::new());
         scan(&tables.subscriber, moment, worker, |s_id, row| {
             state.subscribers.insert(s_id, (row.get(2)?, row.get(33)?));
             Ok(())
@@ -145,11 +64,13 @@ impl State {
         })?;
         scan(&tables.call_forwarding, moment, worker, |s_id, row| {
             let key = (s_id, row.get(1)?, row.get(2)?);
-            let before =
-                state.forwardings.insert(key, (row.get(3)?, row.get::<&str>(4)?.to_owned()));
-            assert_eq!(before, None, "{key:?} is there twice");
+            let forwarding = (row.get(3)?, row.get::<&str>(4)?.to_owned());
+            if state.forwardings.insert(key, forwarding).is_some() {
+                twice.push(key);
+            }
             Ok(())
         })?;
+        ensure!(twice.is_empty(), "forwardings are there twice: {twice:?}");
         Ok(state)
     }
 
@@ -208,17 +129,12 @@ impl State {
     }
 }
 
-/// The worker that has a subscriber.
-pub(super) fn owner(s_id: u32) -> u32 {
-    (s_id - 1) % (WORKERS + 1)
-}
-
 fn scan(
     table: &Table,
     moment: &impl Moment,
     worker: u32,
-    mut visit: impl FnMut(u32, &Row<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    mut visit: impl FnMut(u32, &Row<'_>) -> Result<()>,
+) -> Result<()> {
     let failed = table.scan(moment, |row| {
         let visited = row.get(0).and_then(|s_id| match owner(s_id) == worker {
             true => visit(s_id, row),
@@ -230,4 +146,35 @@ fn scan(
         }
     })?;
     failed.map_or(Ok(()), Err)
+}
+
+/// What differs between two states, in a few words.
+pub(super) fn difference(found: &State, expected: &State) -> String {
+    /// How many differences are named.
+    const NAMED_MAX: usize = 4;
+    fn of<K: Ord + Copy + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
+        name: &str,
+        found: &BTreeMap<K, V>,
+        expected: &BTreeMap<K, V>,
+        lines: &mut Vec<String>,
+    ) {
+        let keys: std::collections::BTreeSet<K> =
+            found.keys().chain(expected.keys()).copied().collect();
+        for key in keys {
+            let (is, due) = (found.get(&key), expected.get(&key));
+            if is != due {
+                lines.push(format!("{name} {key:?} is {is:?}, expected {due:?}"));
+            }
+        }
+    }
+    let mut lines = Vec::new();
+    of("subscriber", &found.subscribers, &expected.subscribers, &mut lines);
+    of("facility", &found.facilities, &expected.facilities, &mut lines);
+    of("forwarding", &found.forwardings, &expected.forwardings, &mut lines);
+    let more = lines.len().saturating_sub(NAMED_MAX);
+    lines.truncate(NAMED_MAX);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines.join("; ")
 }
