@@ -192,15 +192,18 @@ impl OfWorker<'_> {
         statements: &[Statement],
     ) -> Result<()> {
         let count = transaction.statement();
+        let seen = State::seen(self.tables, &transaction, self.known.worker);
+        // Before anything else: if it were dropped, it would be given up.
+        let token = transaction.suspend();
+        let seen = seen?;
         let is_possible = told <= count
             && u64::from(count - told) <= self.lead
             && count as usize <= statements.len();
         ensure!(is_possible, "{told} statements were acknowledged, and {count} took effect");
         let mut expected = self.known.state.clone();
         statements[..count as usize].iter().for_each(|statement| expected.statement(*statement));
-        let seen = State::seen(self.tables, &transaction, self.known.worker)?;
         ensure!(seen == expected, "within its transaction {}", difference(&seen, &expected));
-        self.known.place.open = Some((transaction.suspend(), count));
+        self.known.place.open = Some((token, count));
         self.found.open += 1;
         Ok(())
     }
