@@ -11,5 +11,5 @@ fn every_claim_and_chart_is_there() {
             assert_claim(&report, &format!("skip_list.{work}.nvram_vs_memory{latency}"));
         }
     }
-    assert_charts("skip-list", &["figure5"], out.path());
+    assert_charts("skip-list", &["figure6"], out.path());
 }

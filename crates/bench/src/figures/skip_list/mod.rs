@@ -9,7 +9,7 @@
 mod crash;
 mod list;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -23,7 +23,7 @@ use crate::measure::{Progress, Samples, mean_ns, turns};
 use crate::memory::area::{Area, Order};
 use crate::memory::floor::FenceCost;
 use crate::memory::pool;
-use crate::report::{Ground, Report, Shape};
+use crate::report::{Ground, PROMISE_NVRAM, Report, Shape, number};
 use crate::setup::Setup;
 
 pub(super) const BENCH: Bench = Bench::new(
@@ -223,7 +223,7 @@ fn value(number: u32) -> u32 {
 
 impl Cell {
     /// Opens a copy of the list, and measures the work on it.
-    fn measure(&mut self, path: &PathBuf, sizes: &Sizes, fence_ns: f64) -> Result<()> {
+    fn measure(&mut self, path: &Path, sizes: &Sizes, fence_ns: f64) -> Result<()> {
         match self.place {
             Place::Memory => {
                 // A list without flushes has none of the pool either.
@@ -273,48 +273,59 @@ impl Cell {
             }
         }
         self.ns.push(ns);
-        self.ground = Some(Ground::of_pool(pool));
+        let guarantee = pool.guarantee();
+        let (durability, promise) = match self.work {
+            Work::Insert(Kind::Persistent) => (guarantee.durability.to_string(), PROMISE_NVRAM),
+            _ => ("none".to_owned(), "nothing survives: no flush, no fence"),
+        };
+        let backing = guarantee.backing.to_string();
+        let emulation = guarantee.emulation.to_string();
+        self.ground = Some(Ground::new(&backing, &durability, &emulation, promise));
         Ok(())
     }
 }
 
-/// Adds rows, claims and charts.
+/// Adds rows, claims, a table and a chart.
 fn tell(cells: &[Cell], sizes: &Sizes, report: &mut Report) {
-    for cell in cells {
-        if let Some(ground) = &cell.ground {
-            report.row(
-                cell.work.name(),
-                &format!("{} ns", cell.place.ns()),
-                ground,
-                UNIT,
-                &cell.ns,
-            );
+    for Cell { place, work, ns, ground } in cells {
+        if let Some(ground) = ground {
+            report.row(work.name(), &format!("latency {}", place.ns()), ground, UNIT, ns);
         }
     }
+    let head = ["", "latency, ns", "penalty, %", "the paper's, %"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
     let find = |place, work| cells.iter().find(|cell| cell.place == place && cell.work == work);
     for &ns in sizes.latencies_ns {
         for work in Work::ALL {
-            let (Some(memory), Some(nvram)) =
+            if let (Some(memory), Some(nvram)) =
                 (find(Place::Memory, work), find(Place::Nvram(ns), work))
-            else {
-                continue;
-            };
-            let ratio = nvram.ns.over(&memory.ns);
-            let percent = |ratio: f64| 100.0 * (1.0 - 1.0 / ratio);
-            let paper = work.paper_percent(ns).map_or(String::new(), |paper| {
-                let ratio = 100.0 / (100.0 - f64::from(paper));
-                format!(", the paper's {paper} % ({ratio:.2} x)")
-            });
-            let against = format!(
-                "time in memory; {:.0} and {:.0} {UNIT}; a penalty of {:.0} %{paper}",
-                nvram.ns.median(),
-                memory.ns.median(),
-                percent(ratio.median()),
-            );
-            let suffix = if ns == SCM_NS { String::new() } else { format!(".{ns}ns") };
-            let id = format!("skip_list.{}.nvram_vs_memory{suffix}", work.id());
-            report.claim(&id, &ratio, "x", against, None);
+            {
+                lines.push(compare(memory, nvram, report));
+            }
         }
     }
-    report.chart("figure5", "Skip list by latency", UNIT, "", Shape::Bars);
+    let title = "What a latency costs, in percent of the performance at 90 ns (Figures 5, 6)";
+    report.table(title, lines);
+    report.chart("figure6", "Skip list by latency (ns)", UNIT, "latency ", Shape::Lines);
+}
+
+/// Adds a claim, and returns a line of the table.
+fn compare(memory: &Cell, nvram: &Cell, report: &mut Report) -> Vec<String> {
+    let (work, ns) = (nvram.work, nvram.place.ns());
+    let ratio = nvram.ns.over(&memory.ns);
+    let percent = 100.0 * (1.0 - 1.0 / ratio.median());
+    let paper_percent = work.paper_percent(ns);
+    let paper = paper_percent.map_or(String::new(), |paper| {
+        format!(", the paper's {paper} % ({:.2} x)", 100.0 / (100.0 - f64::from(paper)))
+    });
+    let against = format!(
+        "time in memory; {:.0} and {:.0} {UNIT}; a penalty of {percent:.0} %{paper}",
+        nvram.ns.median(),
+        memory.ns.median(),
+    );
+    let suffix = if ns == SCM_NS { String::new() } else { format!(".{ns}ns") };
+    let id = format!("skip_list.{}.nvram_vs_memory{suffix}", work.id());
+    report.claim(&id, &ratio, "x", against, None);
+    let paper = paper_percent.map_or(String::new(), |paper| paper.to_string());
+    vec![work.name().to_owned(), ns.to_string(), number(percent), paper]
 }
