@@ -28,8 +28,8 @@ const PERCENT_IN_POOL: u32 = 50;
 const THREADS: usize = 2;
 /// Threads that race for the subscribers of everybody.
 const RACERS: u64 = 2;
-/// Time that a worker waits after each step. So the rig mostly hears of a token while the transaction
-/// is open, and many transactions are resumed.
+/// Time that a worker waits after each step. So the rig mostly hears of a token while the
+/// transaction is open, and many transactions are resumed.
 const PAUSE: Duration = Duration::from_millis(1);
 /// More steps than can be in flight between a worker and the rig: the content of pipes and ports.
 const LEAD_MAX: u64 = 1_000;

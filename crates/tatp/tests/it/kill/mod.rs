@@ -1,9 +1,9 @@
 //! Kills TATP with open transactions, again and again, and compares what is left with what was
 //! acknowledged.
 //!
-//! Its threads are the [workers](remanent_tatp::workers) of TATP, which tell their places on standard
-//! output, and two that race for a few subscribers. An open transaction is left open after each kill,
-//! and the next process goes on with it.
+//! The threads of the process are the [workers](remanent_tatp::workers) of TATP, which tell their
+//! places on standard output, and two that race for a few subscribers. An open transaction is left
+//! open after each kill, and the next process goes on with it.
 //!
 //! `REMANENT_KILL_ROUNDS` sets the number of rounds, `REMANENT_SEED` repeats a run.
 
