@@ -179,6 +179,9 @@ impl OfWorker<'_> {
                     return self.finish(told);
                 }
                 self.known.place.open = None;
+                // Its rows say whether it has committed. It was told to have begun, so `catch_up`
+                // counts that step of the unit without need.
+                self.lead += 1;
                 Ok(())
             }
             Err(error) => Err(error.into()),
