@@ -35,8 +35,8 @@ pub(crate) struct Setup {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) operations: Option<u64>,
 
-    /// With `hashmap`, `maps`, `row-index`, `tatp` and `disk`: sizes whose numbers mean nothing, to
-    /// see that it works.
+    /// With `hashmap`, `maps`, `row-index`, `skip-list`, `tatp` and `disk`: sizes whose numbers
+    /// mean nothing, to see that it works.
     #[arg(long, hide = true)]
     pub(crate) tiny: bool,
 }

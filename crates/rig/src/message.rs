@@ -35,6 +35,8 @@ pub(crate) struct Past {
     /// For the round after those, which a cut ended, the number of acknowledged writes of each
     /// writer; empty if there was no such round.
     pub(crate) acknowledged: Vec<u64>,
+    /// The last note of each writer, from whatever round; empty strings before the first ones.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Past {
@@ -64,6 +66,9 @@ pub(crate) enum Message {
     },
     /// `.1` writes of writer `.0` are acknowledged in this round.
     Acknowledged(usize, u64),
+    /// Writer `.0` has to know `.1` after a cut, in place of its note before: what was acknowledged
+    /// to it, if that is not just a number of writes.
+    Noted(usize, String),
     /// Something acknowledged is gone, or damaged.
     Lost(Vec<String>),
     /// The result of a measurement: a table for people, and the same as JSON.

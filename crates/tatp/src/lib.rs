@@ -2,7 +2,8 @@
 //!
 //! [`tables`] are its four tables, [`Population`] the rows that they begin with, [`Mix`] draws the
 //! seven [requests](Request) as the description weights them, and [`Client`] executes them.
-//! [`recovery`] kills a process that does so, and measures how it comes back.
+//! [`recovery`] kills a process that does so, and measures how it comes back. [`workers`] compares
+//! what is left after a crash with what was acknowledged before.
 //!
 //! ```
 //! use remanent_engine::Database;
@@ -38,6 +39,7 @@ pub mod recovery;
 mod request;
 mod rows;
 mod tables;
+pub mod workers;
 
 pub use self::client::Client;
 pub use self::random::Random;

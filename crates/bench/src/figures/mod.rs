@@ -15,6 +15,7 @@ mod primitives;
 mod recovery;
 mod restart;
 mod row_index;
+mod skip_list;
 mod sqlite;
 mod tatp;
 
@@ -35,6 +36,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     restart::BENCH,
     opening::BENCH,
     row_index::BENCH,
+    skip_list::BENCH,
     tatp::BENCH,
     recovery::BENCH,
     recovery::USERS,

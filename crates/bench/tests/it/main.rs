@@ -8,6 +8,7 @@ mod hashmap;
 mod maps;
 mod recovery;
 mod row_index;
+mod skip_list;
 mod sqlite;
 mod tatp;
 

@@ -70,6 +70,11 @@ impl Guest {
         self.port.tell(&Message::Acknowledged(writer, count));
     }
 
+    /// Gives the host a note of the writer's, which replaces the one before: see `Past::notes`.
+    pub(crate) fn note(&self, writer: usize, note: String) {
+        self.port.tell(&Message::Noted(writer, note));
+    }
+
     /// Reports to the host why the guest cannot continue.
     pub(crate) fn fail(&self, error: anyhow::Error) {
         self.port.fail(error);

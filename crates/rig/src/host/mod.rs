@@ -301,6 +301,13 @@ impl Rig<'_> {
                 self.report.acks += count.saturating_sub(*known);
                 *known = count.max(*known);
             }
+            Message::Noted(writer, note) => {
+                self.past.notes.resize(self.scenario.writers(), String::new());
+                let Some(known) = self.past.notes.get_mut(writer) else {
+                    bail!("the guest has a note of a writer {writer} that is not there");
+                };
+                *known = note;
+            }
             Message::Measured { .. } => bail!("the guest measured something, and was not told to"),
             Message::Lost(losses) => self.report.losses.extend(losses),
             Message::Failed(error) => bail!("in the guest: {error}"),

@@ -5,6 +5,7 @@ mod entries;
 mod ext4;
 mod server;
 mod sqlite;
+mod tatp;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -26,8 +27,10 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &ext4::HONEST,
     &disk::Disk,
     &sqlite::Sqlite,
+    &tatp::HONEST,
     &server::TOO_EARLY,
     &ext4::UNSYNCED,
+    &tatp::TOO_EARLY,
     &server::SPACE_UNSYNCED,
 ];
 

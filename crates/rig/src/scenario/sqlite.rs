@@ -285,7 +285,8 @@ mod tests {
     }
 
     fn kept(acknowledged: u64, last: &str, rows: &[String]) -> Result<u64, String> {
-        let past = Past { kept: vec![vec![3]], acknowledged: vec![acknowledged] };
+        let past =
+            Past { kept: vec![vec![3]], acknowledged: vec![acknowledged], notes: Vec::new() };
         count_kept(7, &past, 0, last, rows)
     }
 

@@ -122,6 +122,19 @@ fn synced_files_on_a_served_disk_stay() {
     loses_nothing("disk");
 }
 
+/// And of the transactions that a cut left open, some were resumed after it.
+#[test]
+fn statements_of_tatp_stay_and_open_transactions_go_on() {
+    let Some(report) = losing_nothing("tatp", "3") else { return };
+    let resumed = report["facts"]["resumed_transactions"]["max"].as_f64();
+    assert!(resumed.is_some_and(|count| count > 0.0), "no transaction was open: {report:#}");
+}
+
+#[test]
+fn units_of_tatp_acknowledged_before_they_are_done_are_missed() {
+    is_caught("tatp-too-early");
+}
+
 #[test]
 fn writes_acknowledged_before_they_are_sent_are_missed() {
     is_caught("server-too-early");

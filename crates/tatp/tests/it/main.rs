@@ -1,6 +1,7 @@
 //! TATP on the engine: shares, consistency, and the fences of each transaction.
 
 mod kill;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
