@@ -160,7 +160,7 @@ impl<M: Medium> Database<M> {
 
     /// Goes on with a transaction that was suspended, or whose process was killed, or tells what
     /// became of it. Of transactions that are over, each of 256 slots remembers the last one, and
-    /// the last 5, at least, of which somebody has asked for the [token](Transaction::token).
+    /// the last 6, at least, of which somebody has asked for the [token](Transaction::token).
     /// No fence, unless its time is over.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::table::Table;
 use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
 use crate::transaction::layout::{Record, SLOT_COUNT, SLOTS_LEN, Serial};
-use crate::transaction::slots::{Slot, Slots};
+use crate::transaction::slots::{NextOutcome, Slot, Slots};
 use crate::transaction::snapshots::Snapshots;
 use crate::transaction::stamps::Stamps;
 use crate::transaction::statuses::Statuses;
@@ -121,7 +121,7 @@ impl<M: Medium> Engine<M> {
         drop(lane);
         heap.verify()?;
         let statuses = Arc::new(Statuses::new());
-        let unused = (0..SLOT_COUNT).map(|_| Slot::of(Record::NONE, 0, None));
+        let unused = (0..SLOT_COUNT).map(|_| Slot::of(Record::NONE, NextOutcome::default(), None));
         let opening = Serial::opening_of(heap.pool().opens());
         let slots = Slots::new(slots.offset, &statuses, opening, unused);
         let (tables, dropped) = (Vec::new(), Vec::new());

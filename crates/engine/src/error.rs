@@ -115,7 +115,8 @@ pub enum Error {
         index: String,
         /// The key, as a person writes it.
         key: String,
-        /// The open transaction that is in the way; `None` for a statement that is one.
+        /// The open transaction that is in the way; `None` for a statement that is one. How it ends
+        /// is remembered if its owner asks for its token; otherwise, ask for it soon.
         holder: Option<Token>,
     },
     /// The transaction that is in a statement's way waits for the statement's own.
@@ -189,7 +190,7 @@ pub enum Error {
     /// A transaction that is over, and after which there were many others.
     #[error(
         "transaction {token} is over, and how it ended is not known any more: each slot keeps the \
-         outcomes of the last 5 transactions whose token somebody asked for before they ended, and \
+         outcomes of the last 6 transactions whose token somebody asked for before they ended, and \
          of the last one"
     )]
     Forgotten {

@@ -18,7 +18,8 @@
 //!         48  number of the statement (24 bits), time limit of the transaction in ms (32)
 //!         56  stamp of the transaction's snapshot
 //!
-//! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted (8)
+//! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted, and 4 if somebody knew
+//!             the transaction's name (8)
 //!          8  stamp of the commit (48 bits), checksum of the outcome (16)
 //! ```
 //!
@@ -404,15 +405,21 @@ pub(crate) struct Outcome {
     pub(crate) serial: Serial,
     /// The stamp of its commit; `None` if it was given up.
     pub(crate) committed: Option<u64>,
+    /// Somebody may ask for it: the next one does not take its place.
+    pub(crate) is_kept: bool,
 }
 
 impl Outcome {
     const SHIFT: u32 = 56;
     const CHECKSUM_SHIFT: u32 = 48;
+    const COMMITTED: u64 = 1;
+    const ABORTED: u64 = 2;
+    const KEPT: u64 = 4;
 
     fn words(self) -> [u64; 2] {
-        let kind = if self.committed.is_some() { 1 } else { 2 };
-        let first = self.serial.get() | kind << Self::SHIFT;
+        let kind = if self.committed.is_some() { Self::COMMITTED } else { Self::ABORTED };
+        let kept = if self.is_kept { Self::KEPT } else { 0 };
+        let first = self.serial.get() | (kind | kept) << Self::SHIFT;
         let stamp = self.committed.unwrap_or(0);
         let mut bytes = [0; 2 * WORD_LEN as usize];
         bytes[..8].copy_from_slice(&first.to_le_bytes());
@@ -431,8 +438,10 @@ impl Outcome {
     pub(crate) fn read<M: Medium>(medium: &M, at: u64) -> Option<Self> {
         let words = [medium.load(at), medium.load(at + WORD_LEN)];
         let stamp = words[1] & STAMP_MAX;
-        let committed = (words[0] >> Self::SHIFT == 1).then_some(stamp);
-        let outcome = Outcome { serial: Serial::new(words[0]), committed };
+        let kind = words[0] >> Self::SHIFT;
+        let committed = (kind & Self::COMMITTED != 0).then_some(stamp);
+        let is_kept = kind & Self::KEPT != 0;
+        let outcome = Outcome { serial: Serial::new(words[0]), committed, is_kept };
         (outcome.words() == words).then_some(outcome)
     }
 
@@ -493,10 +502,13 @@ mod tests {
         assert_eq!(ShortId::new(id.short().get()), id.short());
         let pool = Pool::options().create_in_memory().unwrap();
         let (medium, at) = (pool.medium(), pool.medium().len() - LINE_LEN);
+        let serial = Serial { number: 9, opening: 77 };
         for committed in [Some(STAMP_MAX), None] {
-            let outcome = Outcome { serial: Serial { number: 9, opening: 77 }, committed };
-            outcome.write(medium, at);
-            assert_eq!(Outcome::read(medium, at), Some(outcome));
+            for is_kept in [false, true] {
+                let outcome = Outcome { serial, committed, is_kept };
+                outcome.write(medium, at);
+                assert_eq!(Outcome::read(medium, at), Some(outcome));
+            }
         }
     }
 }

@@ -88,6 +88,19 @@ fn replace<M: Medium>(
     Ok(())
 }
 
+/// Flushes the list of a record, which a killed process may have left in the caches.
+pub(super) fn flush<M: Medium>(medium: &M, at: u64, listed: Listed) {
+    // Flush: fenced by the caller. Both words are in one line.
+    // Redundant: but where a process was killed before, and the power fails later.
+    medium.flush(at, WORD_LEN);
+    let (list, count) = (medium.load(at), u64::from(listed.count));
+    if room_of(medium, list).is_some_and(|room| room >= count) {
+        // Flush: as above.
+        // Redundant: as above.
+        medium.flush(list, len_of(count));
+    }
+}
+
 /// The entries of a record's list; `None` if they have not arrived.
 pub(super) fn read<M: Medium>(medium: &M, at: u64, listed: Listed) -> Option<Vec<Entry>> {
     let (list, count) = (medium.load(at), u64::from(listed.count));

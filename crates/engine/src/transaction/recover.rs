@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use remanent_pmem::heap::Heap;
-use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use super::layout::{
     TransactionId, content_of, list_at, outcome_at, record_at,
 };
 use super::list;
-use super::slots::{Open, Slot, Slots};
+use super::slots::{NextOutcome, Open, Slot, Slots};
 use super::snapshots::Snapshots;
 use super::stamps::Stamps;
 use super::statuses::{Fate, Statuses};
@@ -84,10 +84,10 @@ impl Completed {
             // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(found.at, LINE_LEN);
         }
-        for slot in 0..SLOT_COUNT {
-            // Flush: as above. Both words are in one line.
-            // Redundant: as above.
-            medium.flush(list_at(slots, slot, 0), WORD_LEN);
+        for found in &records {
+            if let Content::Rows(listed) = found.record.content {
+                list::flush(medium, list_at(slots, found.slot, found.record.number), listed);
+            }
         }
         // Whatever a committed state leads to was committed: so all are believed at first.
         note_fates(medium, slots, &records, statuses);
@@ -171,7 +171,7 @@ fn note_fates<M: Medium>(medium: &M, slots: u64, records: &[Found], statuses: &S
             .flatten()
             .filter(|outcome| ids.iter().all(|id| id.number > outcome.serial.number))
             .max_by_key(|outcome| outcome.serial.number);
-        if let Some(Outcome { serial, committed }) = before {
+        if let Some(Outcome { serial, committed, .. }) = before {
             let fate = committed.map_or(Fate::Aborted, Fate::Committed);
             statuses.begin(TransactionId { slot, number: serial.number }, fate);
         }
@@ -463,27 +463,35 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
 
 /// Keeps the outcomes of a slot's last transactions, which a crash may have lost. Returns where the
 /// next one comes.
-fn complete_outcomes<M: Medium>(medium: &M, slots: u64, slot: u32, records: &[Record]) -> usize {
+fn complete_outcomes<M: Medium>(
+    medium: &M,
+    slots: u64,
+    slot: u32,
+    records: &[Record],
+) -> NextOutcome {
     let at = |index| outcome_at(slots, slot, index);
     let mut kept: [Option<Outcome>; OUTCOME_COUNT] =
         std::array::from_fn(|index| Outcome::read(medium, at(index)));
     let newest = (0..OUTCOME_COUNT).max_by_key(|index| kept[*index].map(|of| of.serial.number));
-    let mut next = newest
-        .filter(|index| kept[*index].is_some())
-        .map_or(0, |newest| (newest + 1) % OUTCOME_COUNT);
+    let newest = newest.filter(|index| kept[*index].is_some());
+    let behind = |index: usize| (index + 1) % OUTCOME_COUNT;
+    let first = newest.map_or(0, behind);
+    let mut next = first;
     for record in records {
         let committed = match record.state {
             State::Committed => Some(record.stamp),
             State::Aborted => None,
             State::Open | State::Alone => continue,
         };
-        let outcome = Outcome { serial: record.serial, committed };
+        // Somebody may know its name.
+        let outcome = Outcome { serial: record.serial, committed, is_kept: true };
         // One before the newest that is kept has taken its place in the ring, or nobody asks.
-        let is_newer = |of: &Outcome| of.serial.number > outcome.serial.number;
-        if !kept.contains(&Some(outcome)) && !kept.iter().flatten().any(is_newer) {
+        let is_there =
+            |of: &Outcome| of.serial == outcome.serial || of.serial.number > outcome.serial.number;
+        if !kept.iter().flatten().any(is_there) {
             outcome.write(medium, at(next));
             kept[next] = Some(outcome);
-            next = (next + 1) % OUTCOME_COUNT;
+            next = behind(next);
         }
     }
     if records.iter().any(|record| record.state != State::Alone) {
@@ -492,7 +500,8 @@ fn complete_outcomes<M: Medium>(medium: &M, slots: u64, slot: u32, records: &[Re
         // `engine/transactions-recovery`.
         medium.flush(at(0), 2 * LINE_LEN);
     }
-    next
+    let is_spare = |index: &usize| next == first && kept[*index].is_some_and(|of| !of.is_kept);
+    NextOutcome { at: next, spare: newest.filter(is_spare) }
 }
 
 /// Puts a row into the indexes as its new states want it: the words may be lost although the record

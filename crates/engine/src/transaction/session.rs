@@ -168,7 +168,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let snapshot = engine.snapshots.hold_firmly(engine.medium(), &engine.stamps);
         let is_at_commit = options.durability == Durability::AtCommit;
         let how = How { limit_ms, wait_ms: ms(options.wait), is_at_commit };
-        slot.begin(engine.opening(), how, snapshot)?;
+        slot.begin(engine.medium(), engine.opening(), how, snapshot)?;
         Ok(Self::of(engine, slot))
     }
 
@@ -523,7 +523,10 @@ impl<M: Medium> Engine<M> {
             (ago % Serial::OPENINGS, Serial::NUMBER_MAX - of.number)
         };
         let oldest = outcomes.iter().map(|outcome: &Outcome| age(outcome.serial)).max();
-        match has_had_others && oldest.is_none_or(|oldest| age(serial) > oldest) {
+        let is_older = has_had_others && oldest.is_none_or(|oldest| age(serial) > oldest);
+        let was_there = serial.opening == self.opening()
+            && self.statuses.has_forgotten(token.slot(), serial.number);
+        match is_older || was_there {
             true => Err(Error::Forgotten { token }),
             false => Ok(Resumed::Aborted),
         }

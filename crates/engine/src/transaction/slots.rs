@@ -39,8 +39,7 @@ pub(crate) struct Slot<M: Medium> {
     /// Number of the last transaction of several statements that has begun.
     begun: u64,
     open: Option<Open<M>>,
-    /// Where the next outcome is written, unless somebody knows the name of the last one.
-    outcome: usize,
+    outcome: NextOutcome,
     /// The transaction whose outcome is there, until it is decided whether it is kept.
     ended: Option<Serial>,
 }
@@ -66,6 +65,15 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) wait_ms: u64,
     /// Milliseconds after the opening at which anybody may give it up, while nobody has it.
     pub(crate) expires_ms: Option<u64>,
+}
+
+/// Where the next outcome is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NextOutcome {
+    /// Here, unless somebody knows the name of the transaction whose outcome is here.
+    pub(crate) at: usize,
+    /// Or here, once no row needs the outcome that opening has found here; nobody asks for it.
+    pub(crate) spare: Option<usize>,
 }
 
 /// How a transaction is begun.
@@ -94,7 +102,7 @@ pub(crate) struct HeldSlot<'s, M: Medium> {
 
 impl<M: Medium> Slot<M> {
     /// A slot as its last record and its outcomes say; with the transaction that is open.
-    pub(crate) fn of(last: Record, outcome: usize, open: Option<Open<M>>) -> Self {
+    pub(crate) fn of(last: Record, outcome: NextOutcome, open: Option<Open<M>>) -> Self {
         let begun = last.serial.number;
         Slot { last, published: Vec::new(), begun, open, outcome, ended: None }
     }
@@ -200,7 +208,13 @@ impl<M: Medium> HeldSlot<'_, M> {
     }
 
     /// Begins a transaction of several statements, which is in the pool from its first one on.
-    pub(crate) fn begin(&mut self, opening: u16, how: How, snapshot: Held) -> Result<()> {
+    pub(crate) fn begin(
+        &mut self,
+        medium: &M,
+        opening: u16,
+        how: How,
+        snapshot: Held,
+    ) -> Result<()> {
         let slot = &mut *self.slot;
         let mut number = slot.begun + 1;
         // Claims have few bits of a number, in which the next one in the pool has to differ from
@@ -228,13 +242,26 @@ impl<M: Medium> HeldSlot<'_, M> {
         });
         self.statuses.begin(TransactionId { slot: self.index, number }, Fate::Open);
         self.statuses.set_owner(self.index, serial, true);
+        // Who begins has found that no row of an earlier process needs the slot.
+        if let Some(spare) = self.slot.outcome.spare.take() {
+            self.slot.outcome.at = spare;
+        }
         // Of the one before, nobody learns the name any more.
-        let slot = &mut *self.slot;
-        let is_kept = |ended| self.statuses.is_named(self.index, ended);
-        if slot.ended.take().is_some_and(is_kept) {
-            slot.outcome = (slot.outcome + 1) % OUTCOME_COUNT;
+        let ended = self.slot.ended.take();
+        if ended.is_some_and(|ended| self.statuses.is_named(self.index, ended)) {
+            self.keep_outcome(medium);
         }
         Ok(())
+    }
+
+    /// Has the next outcome not take the place of the last one.
+    fn keep_outcome(&mut self, medium: &M) {
+        let at = outcome_at(self.offset, self.index, self.slot.outcome.at);
+        if let Some(outcome) = Outcome::read(medium, at).filter(|outcome| !outcome.is_kept) {
+            Outcome { is_kept: true, ..outcome }.write(medium, at);
+            self.has_published(at & !(LINE_LEN - 1));
+        }
+        self.slot.outcome.at = (self.slot.outcome.at + 1) % OUTCOME_COUNT;
     }
 
     /// Makes room for one statement more.
@@ -299,8 +326,15 @@ impl<M: Medium> HeldSlot<'_, M> {
         self.statuses.set_owner(self.index, open.serial, false);
         // Of one that was given up and had written nothing, no row says anything.
         if open.statement > 0 && (committed.is_some() || !open.deferred.is_at_commit) {
-            let at = outcome_at(self.offset, self.index, self.slot.outcome);
-            Outcome { serial: open.serial, committed }.write(medium, at);
+            // Rows may need the one that opening has found.
+            self.slot.outcome.spare = None;
+            let at = outcome_at(self.offset, self.index, self.slot.outcome.at);
+            let before = Outcome::read(medium, at);
+            if let Some(before) = before.filter(|before| before.serial.opening == self.opening) {
+                self.statuses.forget(self.index, before.serial.number);
+            }
+            let is_kept = self.statuses.is_named(self.index, open.serial);
+            Outcome { serial: open.serial, committed, is_kept }.write(medium, at);
             self.has_published(at & !(LINE_LEN - 1));
             // Opening may need the last one. Of those before, some are kept, for who asks.
             self.slot.ended = Some(open.serial);

@@ -26,6 +26,8 @@ struct Status {
     owner: AtomicU64,
     /// The last transaction whose name somebody knows.
     named: AtomicU64,
+    /// Number of the last one in this opening whose outcome was not kept.
+    forgotten: AtomicU64,
 }
 
 /// What became of a transaction.
@@ -146,6 +148,18 @@ impl Statuses {
         let (serial, _) = self.owner(slot);
         let id = TransactionId { slot, number: serial.number };
         (self.fate(id.short()) == Some(Fate::Open)).then_some(serial)
+    }
+
+    /// Says that the outcome of a transaction is not kept.
+    pub(crate) fn forget(&self, slot: u32, number: u64) {
+        // Release: before it is overwritten; partner of the load in `has_forgotten`.
+        self.slots[slot as usize].forgotten.store(number, Ordering::Release);
+    }
+
+    /// Whether the outcome of a transaction of this opening, which is not there, may have been.
+    pub(crate) fn has_forgotten(&self, slot: u32, number: u64) -> bool {
+        // Acquire: partner of the store in `forget`.
+        number <= self.slots[slot as usize].forgotten.load(Ordering::Acquire)
     }
 
     /// Whether rows of a slot wait for a sweep.

@@ -122,8 +122,9 @@ impl<M: Medium> Engine<M> {
     /// The open transaction of several statements that is in the way.
     fn token_of(&self, holder: Holder) -> Option<Token> {
         let slot = holder.slot?;
-        let serial = self.statuses.open_in(slot)?;
-        self.statuses.name(slot, serial).then(|| Token::new(slot, serial))
+        // Not as one whose name is known: there may be many of them, and they would take the places
+        // of those whose owners have asked.
+        self.statuses.open_in(slot).map(|serial| Token::new(slot, serial))
     }
 
     #[cold]

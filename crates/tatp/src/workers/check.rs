@@ -1,5 +1,7 @@
 //! The comparison of a database with what its workers have told.
 
+use std::collections::VecDeque;
+
 use anyhow::{Context, Result, bail, ensure};
 use remanent_engine::{Database, Error, Resumed, Token, Transaction};
 
@@ -15,13 +17,19 @@ pub struct Known {
     worker: u32,
     place: Place,
     state: State,
+    /// The last transactions that are over, and whether they were committed.
+    ended: VecDeque<(Token, bool)>,
 }
+
+/// So many of a worker's last transactions are asked about again.
+const REMEMBERED: usize = 2;
 
 impl Known {
     /// A worker at a place, on tables with these rows at the beginning.
     pub fn new(population: &Population, seed: u64, worker: u32, place: Place) -> Self {
         let state = State::loaded(population, worker);
-        let mut known = Known { seed, worker, place: Place::default(), state };
+        let (place_now, ended) = (Place::default(), VecDeque::new());
+        let mut known = Known { seed, worker, place: place_now, state, ended };
         while known.place.done < place.done {
             known.finish_unit();
         }
@@ -57,7 +65,14 @@ impl Known {
     }
 
     fn finish_unit(&mut self) {
-        self.state.apply(&self.unit());
+        let unit = self.unit();
+        if let Some((token, _)) = self.place.open {
+            self.ended.push_back((token, !matches!(unit, Unit::Transaction(_, End::Abort))));
+        }
+        while self.ended.len() > REMEMBERED {
+            self.ended.pop_front();
+        }
+        self.state.apply(&unit);
         self.place = Place { done: self.place.done + 1, open: None };
     }
 }
@@ -73,10 +88,14 @@ pub struct Found {
     pub aborted: u64,
     /// Ended transactions whose outcome is forgotten, because others have used their slots since.
     pub forgotten: u64,
+    /// How often one was asked about again that was known to be over, and was not forgotten.
+    pub asked_again: u64,
+    /// Transactions of requests that were not at their end.
+    pub left: u64,
 }
 
 /// Compares a database with what its workers have told, and moves each to the place where it is.
-/// Gives up all open transactions that no worker has told of.
+/// Open transactions that no worker has told of are of requests, and keep nobody from their rows.
 ///
 /// # Errors
 ///
@@ -86,11 +105,15 @@ pub fn check(database: &Database, known: &mut [Known], lead: u64, found: &mut Fo
     let tables = Tables::open(database)?;
     let told: Vec<Token> = known.iter().filter_map(|known| Some(known.place.open?.0)).collect();
     for open in database.open_transactions() {
-        if !told.contains(&open.token)
-            && let Resumed::Open(transaction) = database.resume(open.token)?
-        {
+        if told.contains(&open.token) {
+            continue;
+        }
+        // A step that was told and not heard may have begun it.
+        if let Resumed::Open(transaction) = database.resume(open.token)? {
+            ensure!(lead > 1, "{transaction:?} is open, and nobody goes on with it");
             transaction.abort()?;
         }
+        found.left += 1;
     }
     ensure!(known.len() == WORKERS as usize, "there are {} workers", known.len());
     for known in known {
@@ -120,6 +143,20 @@ impl OfWorker<'_> {
     fn check(&mut self) -> Result<()> {
         if let Some((token, statements)) = self.known.place.open {
             self.check_transaction(token, statements)?;
+        }
+        for &(token, is_committed) in &self.known.ended {
+            let ended = match self.database.resume(token) {
+                // The next process had another worker in its slot.
+                Err(Error::Forgotten { .. }) => continue,
+                ended => ended?,
+            };
+            let is_as_before = match ended {
+                Resumed::Open(_) => false,
+                Resumed::Committed => is_committed,
+                Resumed::Aborted => !is_committed,
+            };
+            ensure!(is_as_before, "{token} had ended, and asked again it is {ended:?}");
+            self.found.asked_again += 1;
         }
         let seen = State::seen(self.tables, &self.database.snapshot(), self.known.worker)?;
         if self.known.place.open.is_none() {

@@ -114,6 +114,10 @@ impl State {
                     self.forwardings.insert(key, (end, number.to_owned()));
                 }
             }
+            Statement::Batch(location, key) => {
+                self.statement(Statement::Locate(key.0, location));
+                self.statement(Statement::Toggle(key));
+            }
         }
     }
 
@@ -122,7 +126,7 @@ impl State {
         match unit {
             Unit::Request(request) => self.request(request),
             Unit::Transaction(_, End::Abort) => {}
-            Unit::Transaction(statements, _) => {
+            Unit::Transaction(statements, _) | Unit::AtCommit(statements) => {
                 statements.iter().for_each(|statement| self.statement(*statement));
             }
         }

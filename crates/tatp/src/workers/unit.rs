@@ -13,17 +13,22 @@ pub(super) enum Unit {
     Request(Request),
     /// A transaction of several statements.
     Transaction(Vec<Statement>, End),
+    /// A transaction that is durable at its commit.
+    AtCommit(Vec<Statement>),
 }
 
 impl Unit {
     /// How often a worker tells its place while it does the unit.
     pub(super) fn steps(&self) -> u64 {
         match self {
-            Unit::Request(_) => 1,
+            Unit::Request(_) | Unit::AtCommit(_) => 1,
             // The beginning, each statement, and the end.
             Unit::Transaction(statements, End::Commit | End::Abort) => statements.len() as u64 + 2,
-            // The last statement is the end.
-            Unit::Transaction(statements, End::CommitWith) => statements.len() as u64 + 1,
+            // The last statement is the end, unless it is a batch.
+            Unit::Transaction(statements, End::CommitWith) => {
+                let is_batch = matches!(statements.last(), Some(Statement::Batch(..)));
+                statements.len() as u64 + 1 + u64::from(is_batch)
+            }
         }
     }
 }
@@ -35,6 +40,8 @@ pub(super) enum Statement {
     Locate(u32, u32),
     /// Adds a forwarding, or removes it if it is there.
     Toggle(Forwarding),
+    /// Both as one batch, for the subscriber of the forwarding.
+    Batch(u32, Forwarding),
 }
 
 /// Subscriber, facility, start.
@@ -74,18 +81,23 @@ pub(super) fn unit(seed: u64, worker: u32, number: u64) -> Unit {
     let count = random.within(1, 6);
     let statements = (0..count).map(|at| {
         let s_id = others[random.within(0, 2) as usize];
-        match random.within(0, 1) {
-            0 => Statement::Locate(s_id, (number * 8 + at) as u32),
-            _ => {
-                let facilities = &FACILITIES[&s_id];
-                let of = random.within(0, facilities.len() as u64 - 1) as usize;
-                Statement::Toggle((s_id, facilities[of], random.within(0, 2) as u8 * 8))
-            }
+        let facilities = &FACILITIES[&s_id];
+        let of = random.within(0, facilities.len() as u64 - 1) as usize;
+        let forwarding = (s_id, facilities[of], random.within(0, 2) as u8 * 8);
+        let location = (number * 8 + at) as u32;
+        match random.within(0, 2) {
+            0 => Statement::Locate(s_id, location),
+            1 => Statement::Toggle(forwarding),
+            _ => Statement::Batch(location, forwarding),
         }
     });
     let statements = statements.collect();
-    let end = [End::Commit, End::CommitWith, End::Abort][random.within(0, 2) as usize];
-    Unit::Transaction(statements, end)
+    match random.within(0, 3) {
+        0 => Unit::AtCommit(statements),
+        1 => Unit::Transaction(statements, End::Commit),
+        2 => Unit::Transaction(statements, End::CommitWith),
+        _ => Unit::Transaction(statements, End::Abort),
+    }
 }
 
 /// The same request for another subscriber.

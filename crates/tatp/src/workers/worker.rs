@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use remanent_engine::{
-    Changes, Database, Delete, Resumed, Table, Transaction, TransactionOptions, Update,
+    Changes, Database, Delete, Durability, Resumed, Table, Transaction, TransactionOptions, Update,
 };
 
 use super::unit::{End, Statement, TOGGLED, Unit, of_subscriber, unit};
@@ -87,6 +87,13 @@ impl<'d> Worker<'d> {
                 self.client.run(&request)?;
             }
             Unit::Transaction(statements, end) => self.transact(place, &statements, end, tell)?,
+            Unit::AtCommit(statements) => {
+                ensure!(place.open.is_none(), "nobody knows the transaction's token: {place}");
+                let options = TransactionOptions::new().durability(Durability::AtCommit);
+                let mut transaction = self.database.begin_with(&options)?;
+                statements.iter().try_for_each(|of| self.execute(&mut transaction, *of))?;
+                transaction.commit()?;
+            }
         }
         let after = Place { done: place.done + 1, open: None };
         tell(after);
@@ -105,7 +112,9 @@ impl<'d> Worker<'d> {
         let token = transaction.token();
         let first = transaction.statement();
         for (number, statement) in (1..).zip(statements).skip(first as usize) {
-            if end == End::CommitWith && number as usize == statements.len() {
+            // A batch is followed by the commit.
+            let can_commit = !matches!(statement, Statement::Batch(..));
+            if end == End::CommitWith && number as usize == statements.len() && can_commit {
                 transaction.commit_with(|last| self.execute(last, *statement))?;
                 return Ok(());
             }
@@ -147,6 +156,10 @@ impl<'d> Worker<'d> {
         statement: Statement,
     ) -> remanent_engine::Result<()> {
         match statement {
+            Statement::Batch(location, key) => by.batch(|batch| {
+                self.execute(batch, Statement::Locate(key.0, location))?;
+                self.execute(batch, Statement::Toggle(key))
+            })?,
             Statement::Locate(s_id, location) => {
                 let set = |row: &mut Changes<'_>| row.set(VLR_LOCATION, location);
                 self.locate.run_in(by, &[s_id.into()], |_, row| set(row))?;
