@@ -61,7 +61,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
         "engine/src/transaction/session.rs",
         &["engine/subject", "engine/transactions"],
     ),
-    ("Get", "engine/src/query/get.rs", &["engine/subject"]),
+    ("Get", "engine/src/query/get.rs", &["engine/subject", "engine/transactions"]),
     ("Find", "engine/src/query/find.rs", &["engine/subject"]),
     ("Update", "engine/src/query/change.rs", &["engine/subject", "engine/transactions"]),
     ("Delete", "engine/src/query/change.rs", &["engine/subject", "engine/transactions"]),
