@@ -169,7 +169,6 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Database::set_snapshot_limit", "tells when who folds passes over a snapshot"),
     ("Delete::run_if", "called by run"),
     ("Delete::run_if_in", "called by run_in"),
-    ("Transaction::refresh", "writes nothing: the next record has the moment"),
     ("Transaction::token", TELLS),
     ("RowIndex::abandon", "called by the engine when a pool is full"),
     ("RowIndex::create_in_lane", "called by the engine for each index of a table"),
