@@ -30,6 +30,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ("BlinkTree", "structures/src/blink_tree/mod.rs", &["blink_tree/subject", "pool/kinds"]),
     ("BlinkTree", "structures/src/blink_tree/methods.rs", &["blink_tree/subject"]),
     ("BlinkTree", "structures/src/blink_tree/ranges.rs", &["blink_tree/subject"]),
+    ("BlinkTree", "structures/src/blink_tree/member.rs", &["blink_tree/subject"]),
     ("BpTree", "structures/src/papers/bptree/mod.rs", &["bptree/subject", "pool/kinds"]),
     ("BpMultiTree", "structures/src/papers/bptree/multi.rs", &["bptree/subject"]),
     ("Vector", "structures/src/vector/mod.rs", &["vector/subject", "pool/kinds"]),

@@ -1,13 +1,13 @@
 //! Tables that are made and filled, and looked up by each of their keys.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::Duration;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_engine::{
-    Database, DatabaseOptions, Durability, Error, Order, Placement, Rebuild, Row, Table, TableSpec,
-    Transaction, Type, Value,
+    Database, DatabaseOptions, Durability, Error, Moment, Order, Placement, Rebuild, Row, Table,
+    TableSpec, Transaction, Type, Value,
 };
 use remanent_pmem::{Error as PoolError, Medium};
 
@@ -301,7 +301,7 @@ fn get(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Resul
 }
 
 /// Collects rows, none of which may come twice.
-pub(super) fn collect(rows: &mut Rows, row: &Row<'_, M>) -> ControlFlow<Error> {
+fn collect(rows: &mut Rows, row: &Row<'_, M>) -> ControlFlow<Error> {
     match row_of(row) {
         Ok((id, others)) => match rows.insert(id, others) {
             None => ControlFlow::Continue(()),
@@ -320,6 +320,41 @@ fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
     failed.map_or(Ok(rows), Err)
 }
 
+/// Reads all rows by each index, in both orders: they have to be the same.
+fn require_ordered(
+    table: &Table<M>,
+    moment: &impl Moment<M>,
+    expected: &Rows,
+) -> Result<(), Error> {
+    for (index, column) in [("primary", 0), ("by_code", 1), ("by_value", 2)] {
+        for order in [Order::Ascending, Order::Descending] {
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            let mut found = Rows::new();
+            let visit = |row: &Row<'_, M>| collect(&mut found, row);
+            ordered::range(table, moment, (index, column), all, order, visit)?;
+            if found != *expected {
+                return Err(ordered::wrong(index, found));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn range_of_values(
+    database: &Database<M>,
+    table: u64,
+    [least, greatest]: [u64; 2],
+    order: Order,
+) -> Result<Rows, Error> {
+    let table = database.table(&name(table))?;
+    let (least, greatest) = ([least.into()], [greatest.into()]);
+    let bounds = (Bound::Included(&least[..]), Bound::Included(&greatest[..]));
+    let mut found = Rows::new();
+    let visit = |row: &Row<'_, M>| collect(&mut found, row);
+    ordered::range(&table, &database.snapshot(), ("by_value", 2), bounds, order, visit)?;
+    Ok(found)
+}
+
 /// The rows that a transaction sees, each of which is found by its keys.
 fn rows_of(
     database: &Database<M>,
@@ -332,7 +367,7 @@ fn rows_of(
         return Err(error.into());
     }
     if is_ordered {
-        ordered::require_ordered(&table, transaction, &rows)?;
+        require_ordered(&table, transaction, &rows)?;
     }
     let (by_id, by_code) = (table.prepare_get("primary")?, table.prepare_get("by_code")?);
     for (&id, &row) in &rows {
@@ -375,7 +410,7 @@ fn read(database: &Database<M>, op: &Op) -> Answer<Rows> {
         }
         Op::Range(table, least, greatest, is_descending) => {
             let order = if is_descending { Order::Descending } else { Order::Ascending };
-            let found = ordered::of_values(database, table, [least, greatest], order);
+            let found = range_of_values(database, table, [least, greatest], order);
             answer(found, Answer::Value)
         }
         Op::Scan(table) => {
@@ -501,7 +536,7 @@ impl Subject for Tables {
                 }
             }
             if self.is_ordered {
-                ordered::require_ordered(&found, &open.object.snapshot(), &rows)?;
+                require_ordered(&found, &open.object.snapshot(), &rows)?;
             }
             for value in 0..VALUES {
                 let of_value = find_by_value(&open.object, table, value)?;
