@@ -8,7 +8,7 @@ use remanent_structures::RowId;
 use smallvec::SmallVec;
 
 use super::LockMode;
-use super::defer::DeferredRow;
+use super::deferred::DeferredRow;
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::view::View;
 use super::wait::{Refused, Wanted};

@@ -13,13 +13,13 @@
 //!         16  stamp of the slot's last commit
 //!         24  the slot's last transaction: number (44 bits), opening in which it began (12); if
 //!             the record is of none, its own opening
-//!         32  entry: kind (4 bits), table (24), row (36); or that there is a list, and of how many
+//!         32  entry: kind (4 bits), table (24), row (36); or that there is a list, of how many
 //!         40  offset of a version, if the entry is of one
 //!         48  number of the statement (24 bits), time limit of the transaction in ms (32)
 //!         56  stamp of the transaction's snapshot
 //!
-//! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted, and 4 if somebody knew
-//!             the transaction's name (8)
+//! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted, and 4 if somebody
+//!             knew the transaction's name (8)
 //!          8  stamp of the commit (48 bits), checksum of the outcome (16)
 //! ```
 //!

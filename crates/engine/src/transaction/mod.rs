@@ -4,6 +4,7 @@ pub(crate) mod change;
 pub(crate) mod clock;
 pub(crate) mod collect;
 mod defer;
+mod deferred;
 mod finish;
 pub(crate) mod layout;
 pub(crate) mod list;

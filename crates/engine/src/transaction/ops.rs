@@ -6,7 +6,7 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-use super::defer::DeferredRow;
+use super::deferred::DeferredRow;
 use super::layout::{STAMP_MAX, content_of};
 use super::statement::{NewState, Part, Statement};
 use super::statuses::Fate;

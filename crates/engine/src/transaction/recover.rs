@@ -8,7 +8,7 @@ use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-use super::defer::Deferred;
+use super::deferred::Deferred;
 use super::layout::{
     Content, Entry, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, SLOTS_LEN, Serial, State,
     TransactionId, content_of, list_at, outcome_at, record_at,

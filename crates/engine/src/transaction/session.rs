@@ -236,9 +236,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
     ///
     /// # Errors
     ///
-    /// When it is over. When it is durable at its commit, and the pool is full, or it has changed too
-    /// much ([`Error::TooMuchAtOnce`]): it is given up then. When the medium met a fault: whether it
-    /// was committed is known once the pool was opened again.
+    /// When it is over. When it is durable at its commit, and the pool is full, or it has changed
+    /// too much ([`Error::TooMuchAtOnce`]): it is given up then. When the medium met a fault:
+    /// whether it was committed is known once the pool was opened again.
     pub fn commit(mut self) -> Result<()> {
         self.commit_now()
     }

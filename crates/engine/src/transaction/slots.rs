@@ -7,7 +7,7 @@ use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{LINE_LEN, Medium};
 use remanent_structures::RowId;
 
-use super::defer::Deferred;
+use super::deferred::Deferred;
 use super::layout::{
     Content, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, STATEMENTS_MAX, Serial, State,
     TransactionId, list_at, outcome_at, record_at,

@@ -9,7 +9,7 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_structures::RowId;
 
 use super::collect::Garbage;
-use super::defer::{Deferred, DeferredRow};
+use super::deferred::{Deferred, DeferredRow};
 use super::layout::{Content, Entry, Identity, State, TransactionId, content_of};
 use super::list;
 use super::slots::{HeldSlot, Written};

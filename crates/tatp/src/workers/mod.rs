@@ -2,8 +2,9 @@
 //!
 //! Each of [`WORKERS`] workers has subscribers of its own. Its work is a sequence of units that
 //! seed, worker and number determine: requests of TATP, and transactions of up to six statements,
-//! which end by a commit, by a commit with the last statement, or by being given up. Some statements
-//! are batches, and some transactions are durable at their commit alone. After each step a [`Worker`] tells its [`Place`] in this sequence, which includes the token of its open
+//! which end by a commit, by a commit with the last statement, or by being given up. Some
+//! statements are batches, and some transactions are durable at their commit alone. After each step
+//! a [`Worker`] tells its [`Place`] in this sequence, which includes the token of its open
 //! transaction.
 //!
 //! After a crash, [`check`] compares the database with what each worker has told last:

@@ -178,6 +178,22 @@ impl Tables {
 }
 
 impl Tables {
+    /// Statements of a batch, or of a transaction that is durable at its commit.
+    fn statements(&self, rng: &mut Rng) -> Vec<Statement> {
+        let statement = |_| {
+            let (id, value) = (rng.below(self.keys), rng.below(VALUES));
+            let code = Some(rng.below(self.keys));
+            match rng.below(5) {
+                0..=1 => Statement::Insert(id, code, value),
+                2..=3 => Statement::Update(id, code, value),
+                _ => Statement::Delete(id),
+            }
+        };
+        (0..3).map(statement).collect()
+    }
+}
+
+impl Tables {
     /// How long statements wait.
     fn wait(&self) -> Duration {
         if self.waits { Duration::from_secs(3_600) } else { Duration::ZERO }
@@ -571,19 +587,6 @@ impl Subject for Tables {
         };
         let code = (rng.below(4) != 0).then_some(number);
         let value = rng.below(VALUES);
-        let keys = self.keys;
-        let statements = |rng: &mut Rng| {
-            let count = 2 + rng.below(2);
-            let statement = |_| {
-                let (id, number, value) = (rng.below(keys), rng.below(keys), rng.below(VALUES));
-                match rng.below(5) {
-                    0..=1 => Statement::Insert(id, Some(number), value),
-                    2..=3 => Statement::Update(id, Some(number), value),
-                    _ => Statement::Delete(id),
-                }
-            };
-            (0..count).map(statement).collect::<Vec<_>>()
-        };
         let statement = |rng: &mut Rng| match rng.below(6) {
             0..=1 => Statement::Insert(id, code, value),
             2..=3 => Statement::Update(id, code, value),
@@ -592,8 +595,8 @@ impl Subject for Tables {
         };
         match (self.mix, rng.below(20)) {
             (Mix::Transactions, 6..=9) => Op::Within(statement(rng)),
-            (Mix::Transactions, 10 | 11 | 12) => Op::Batch(statements(rng)),
-            (Mix::Transactions, 2) => Op::AtCommit(statements(rng), rng.below(4) != 0),
+            (Mix::Transactions, 10 | 12) => Op::Batch(self.statements(rng)),
+            (Mix::Transactions, 2 | 11) => Op::AtCommit(self.statements(rng), rng.below(4) != 0),
             (Mix::Transactions, 13) => Op::CommitWith(statement(rng)),
             (Mix::Transactions, 14 | 15) => Op::Commit,
             (Mix::Transactions, 16) => Op::Abort,

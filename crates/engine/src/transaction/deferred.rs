@@ -1,0 +1,64 @@
+//! What a transaction has changed and not written, as its slot has it.
+
+use std::sync::Arc;
+
+use remanent_pmem::Medium;
+use remanent_structures::RowId;
+use smallvec::SmallVec;
+
+use super::unwritten::{Cells, RowName};
+use crate::index::Key;
+use crate::table::Table;
+use crate::table::layout::Pending;
+use crate::table::ops::{Group, RowPlace};
+
+/// What a transaction has changed and not written. The cells are in
+/// [`Unwritten`](super::unwritten::Unwritten), where others see them, too.
+pub(crate) struct Deferred<M: Medium> {
+    /// All of it is written when the transaction commits.
+    pub(super) is_at_commit: bool,
+    /// A batch is in progress.
+    pub(super) is_in_batch: bool,
+    /// The rows, in the order in which they were first changed.
+    pub(super) rows: Vec<DeferredRow<M>>,
+    /// What was done, so that it can be taken back.
+    pub(super) steps: Vec<Step>,
+}
+
+/// A row that a transaction has changed and not written.
+pub(super) struct DeferredRow<M: Medium> {
+    pub(super) table: Arc<Table<M>>,
+    pub(super) row: RowId,
+    pub(super) place: RowPlace,
+    /// What it has made of the row before, and written.
+    pub(super) own: Option<Pending>,
+    /// The cells that the row had; `None` if it was inserted.
+    pub(super) base: Option<[Group; 2]>,
+}
+
+/// A change of a row.
+pub(super) struct Step {
+    /// The row's place among the rows.
+    pub(super) at: usize,
+    /// What was made of it before; `None` if this was the first change.
+    pub(super) before: Option<Cells>,
+    /// Words that were added to indexes: numbers of indexes, and keys.
+    pub(super) words: SmallVec<[(usize, Key); 2]>,
+}
+
+impl<M: Medium> Deferred<M> {
+    pub(crate) fn new(is_at_commit: bool) -> Self {
+        Deferred { is_at_commit, is_in_batch: false, rows: Vec::new(), steps: Vec::new() }
+    }
+
+    /// Whether statements are not written when they return.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_at_commit || self.is_in_batch
+    }
+}
+
+impl<M: Medium> DeferredRow<M> {
+    pub(super) fn name(&self) -> RowName {
+        (self.table.number, self.row)
+    }
+}
