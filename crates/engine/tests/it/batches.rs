@@ -281,6 +281,34 @@ fn a_panic_takes_a_batch_back() {
 }
 
 #[test]
+fn who_exchanges_transactions_in_a_batch_gets_nothing_of_it() {
+    for is_first_in_batch in [true, false] {
+        let shop = shop();
+        let mut order = shop.database.begin().unwrap();
+        let mut other = shop.database.begin().unwrap();
+        let _ = order.batch(|batch| {
+            if is_first_in_batch {
+                shop.insert(batch, 4, 4)?;
+                assert!(shop.update(batch, 1, 10, 10)?);
+            }
+            std::mem::swap(batch, &mut other);
+            shop.insert(batch, 5, 5)
+        });
+        other.commit().unwrap();
+        order.commit().unwrap();
+        let mut items = three();
+        items.insert(5, (5, 0));
+        assert_eq!(shop.now(), items);
+        shop.check();
+        let mut next = shop.database.begin().unwrap();
+        shop.insert(&mut next, 4, 4).unwrap();
+        assert!(shop.update(&mut next, 1, 10, 10).unwrap());
+        next.commit().unwrap();
+        shop.check();
+    }
+}
+
+#[test]
 fn a_transaction_goes_on_behind_its_last_batch() {
     let shop = shop();
     let mut order = shop.database.begin().unwrap();
