@@ -90,13 +90,10 @@ fn replace<M: Medium>(
 
 /// Flushes the list of a record, which a killed process may have left in the caches.
 pub(super) fn flush<M: Medium>(medium: &M, at: u64, listed: Listed) {
-    // Flush: fenced by the caller. Both words are in one line.
-    // Redundant: but where a process was killed before, and the power fails later.
-    medium.flush(at, WORD_LEN);
     let (list, count) = (medium.load(at), u64::from(listed.count));
     if room_of(medium, list).is_some_and(|room| room >= count) {
-        // Flush: as above.
-        // Redundant: as above.
+        // Flush: fenced by the caller.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.flush(list, len_of(count));
     }
 }
@@ -119,6 +116,19 @@ pub(super) fn read<M: Medium>(medium: &M, at: u64, listed: Listed) -> Option<Vec
         Entry::of_words(word(first), word(version), word(content) as u32)
     });
     entries.collect()
+}
+
+/// Flushes what leads to lists, which a killed process may have left in the caches, before blocks
+/// count as used by it.
+pub(super) fn flush_links<M: Medium>(medium: &M, slots: u64) {
+    for slot in 0..SLOT_COUNT {
+        let words = [0, 1].map(|half| list_at(slots, slot, half));
+        if words.iter().any(|at| medium.load(*at) != 0) {
+            // Flush: fenced by the heap. Both words are in one line.
+            // Redundant: but where a process was killed before, and the power fails later.
+            medium.flush(words[0], 2 * WORD_LEN);
+        }
+    }
 }
 
 /// The lists of all slots.

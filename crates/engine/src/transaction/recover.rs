@@ -84,6 +84,7 @@ impl Completed {
             // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(found.at, LINE_LEN);
         }
+        list::flush_links(medium, slots);
         for found in &records {
             if let Content::Rows(listed) = found.record.content {
                 list::flush(medium, list_at(slots, found.slot, found.record.number), listed);
