@@ -150,7 +150,6 @@ fn kill_rounds(directory: &Path, medium: Medium, rounds: u64) {
          {found:?}: nothing lost, nothing twice"
     );
     assert!(units > rounds, "there was no load");
-    assert_eq!(found.forgotten, 0, "each slot remembers more of them than a worker has open");
     assert!(found.asked_again > rounds, "how some ended is remembered");
     if rounds >= 100 {
         assert!(found.open > rounds / 4, "transactions were open");
