@@ -122,7 +122,7 @@ impl<M: Medium> Engine<M> {
 
     /// Ends the transaction of a slot, and returns what it leaves to be done.
     pub(super) fn forget(&self, slot: &mut HeldSlot<'_, M>, committed: Option<u64>) -> Ended<M> {
-        // A batch whose end nobody has seen: its transaction was exchanged for another one meanwhile.
+        // A batch whose end nobody has seen: its transaction was exchanged for another one.
         let _ = self.take_back(slot, 0);
         let Some(open) = slot.end(self.medium(), committed) else {
             return Ended { rows: Vec::new(), locked: Vec::new() };
