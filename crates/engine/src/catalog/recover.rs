@@ -14,7 +14,7 @@ use crate::index::{Dram, Index, Rows, Tree, Words};
 use crate::schema::Structure;
 use crate::table::Table;
 use crate::transaction::list;
-use crate::transaction::recover::Completed;
+use crate::transaction::recover::{Completed, require_slots};
 use crate::transaction::statuses::Statuses;
 
 /// An index in the pool that was found, and may be used once the heap has recovered.
@@ -74,6 +74,7 @@ pub(crate) fn open<M: Medium>(
         tables.insert(table.number, Table::open(heap, table.clone(), Vec::new(), statuses)?);
     }
     let slots = medium.load(heap.header() + HEADER_SLOTS);
+    require_slots(heap, slots)?;
     let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
     own.extend([at, slots]);
     own.extend(list::all(heap, slots));

@@ -68,14 +68,13 @@ pub(crate) struct Completed {
 }
 
 impl Completed {
-    /// What the records of the slots say, before indexes are ready.
+    /// What the records of the slots say, before indexes are ready. The slots are there.
     pub(crate) fn find<M: Medium>(
         heap: &Heap<M>,
         slots: u64,
         tables: &HashMap<u32, Table<M>>,
         statuses: &Statuses,
     ) -> Result<Self, PoolError> {
-        require_slots(heap, slots)?;
         let medium = heap.medium();
         let mut records = records(medium, slots);
         for found in &records {
@@ -486,10 +485,18 @@ fn complete_outcomes<M: Medium>(
         };
         // Somebody may know its name.
         let outcome = Outcome { serial: record.serial, committed, is_kept: true };
+        let of_it = |of: &Option<Outcome>| of.is_some_and(|of| of.serial == outcome.serial);
+        if let Some(index) = kept.iter().position(of_it) {
+            // Its name may have become known after the outcome was written.
+            if kept[index] != Some(outcome) {
+                outcome.write(medium, at(index));
+                kept[index] = Some(outcome);
+            }
+            continue;
+        }
         // One before the newest that is kept has taken its place in the ring, or nobody asks.
-        let is_there =
-            |of: &Outcome| of.serial == outcome.serial || of.serial.number > outcome.serial.number;
-        if !kept.iter().flatten().any(is_there) {
+        let is_newer = |of: &Outcome| of.serial.number > outcome.serial.number;
+        if !kept.iter().flatten().any(is_newer) {
             outcome.write(medium, at(next));
             kept[next] = Some(outcome);
             next = behind(next);
@@ -536,7 +543,8 @@ fn ensure_words<M: Medium>(table: &Table<M>, row: RowId, head: Head) -> Result<(
     Ok(())
 }
 
-fn require_slots<M: Medium>(heap: &Heap<M>, slots: u64) -> Result<(), PoolError> {
+/// Refuses a header that leads to no slots.
+pub(crate) fn require_slots<M: Medium>(heap: &Heap<M>, slots: u64) -> Result<(), PoolError> {
     match heap.large_len(slots)?.is_none_or(|len| len < SLOTS_LEN) {
         true => Err(PoolError::corrupt(slots, "the header leads to no transaction slots")),
         false => Ok(()),

@@ -173,6 +173,8 @@ impl<M: Medium> Slots<M> {
     pub(crate) fn close(&self, medium: &M) {
         let all = || (0..SLOT_COUNT).filter_map(|index| self.try_hold_one(index));
         for mut slot in all() {
+            // Nobody learns the name of the last transaction any more.
+            slot.keep_outcome_if_named(medium);
             slot.flush_published(medium);
         }
         // Fence: before records take the place of those that say the same.
@@ -247,11 +249,15 @@ impl<M: Medium> HeldSlot<'_, M> {
             self.slot.outcome.at = spare;
         }
         // Of the one before, nobody learns the name any more.
+        self.keep_outcome_if_named(medium);
+        Ok(())
+    }
+
+    fn keep_outcome_if_named(&mut self, medium: &M) {
         let ended = self.slot.ended.take();
         if ended.is_some_and(|ended| self.statuses.is_named(self.index, ended)) {
             self.keep_outcome(medium);
         }
-        Ok(())
     }
 
     /// Has the next outcome not take the place of the last one.

@@ -318,6 +318,37 @@ fn a_token_is_answered_whatever_others_do_with_its_slot() {
 }
 
 #[test]
+fn who_asks_for_the_name_after_the_commit_is_answered_by_the_next_opening() {
+    for is_killed in [false, true] {
+        let mut bank = bank();
+        let mut change = bank.database.begin().unwrap();
+        change.commit_with(|last| bank.set_in(last, 1, 1)).unwrap();
+        let token = change.token();
+        drop(change);
+        for opening in 0..3 {
+            bank = match is_killed {
+                true => bank.killed(|_| {}),
+                false => {
+                    let Bank { pool, database, table } = bank;
+                    drop((database, table));
+                    let database = Database::open(&pool, "bank").unwrap();
+                    let table = database.table("accounts").unwrap();
+                    Bank { pool, database, table }
+                }
+            };
+            assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Committed));
+            bank.database.collect().unwrap();
+            let mut next = bank.database.begin().unwrap();
+            assert_eq!(next.token().to_string()[..2], token.to_string()[..2], "the same slot");
+            bank.insert_in(&mut next, 10 + opening);
+            next.commit().unwrap();
+            assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Committed));
+        }
+        bank.check();
+    }
+}
+
+#[test]
 fn a_transaction_that_is_forgotten_does_not_keep_the_database_from_closing() {
     ends(|| {
         let bank = bank();
