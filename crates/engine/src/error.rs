@@ -178,6 +178,15 @@ pub enum Error {
     /// The last statement of a transaction cannot be one of a batch.
     #[error("a batch is in progress; the transaction can be committed when it has ended")]
     InBatch,
+    /// In a batch, its transaction was exchanged for another one.
+    #[error(
+        "in its batch, transaction {token} was exchanged for another one; what the batch has \
+         changed is lost, and the transaction can only be given up"
+    )]
+    Exchanged {
+        /// The transaction.
+        token: Token,
+    },
     /// A slot has had as many transactions as can be numbered.
     #[error("the database has had as many transactions as it can number; copy it to a new one")]
     TooManyTransactions,

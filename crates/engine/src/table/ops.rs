@@ -61,6 +61,13 @@ impl<M: Medium> Table<M> {
         Committed(self.medium().load(self.head_at(place)))
     }
 
+    /// Both words of a row's head. The claim is read first: who publishes a committed state takes
+    /// the claim away last.
+    pub(crate) fn head(&self, place: RowPlace) -> Head {
+        let claim = self.claim(place);
+        Head { committed: self.committed(place), claim }
+    }
+
     /// The error for a row whose head is none.
     #[cold]
     pub(crate) fn head_damaged(&self, place: RowPlace) -> Error {
@@ -310,10 +317,7 @@ impl<M: Medium> Table<M> {
         let (tile, first) = (self.tile(number), number << self.format.shift);
         (0..self.format.rows).filter_map(move |index| {
             let place = RowPlace { tile, index };
-            // The claim first, as for readers.
-            let claim = self.claim(place);
-            let head = Head { committed: self.committed(place), claim };
-            Some((RowId::new(first + index)?, place, head))
+            Some((RowId::new(first + index)?, place, self.head(place)))
         })
     }
 

@@ -32,7 +32,7 @@ use crate::Result;
 use crate::transaction::layout::{Identity, TransactionId};
 use crate::transaction::recover::Completed;
 use crate::transaction::statuses::Fate;
-use crate::transaction::unwritten::Cells;
+use crate::transaction::unwritten::Made;
 use crate::transaction::view::View;
 
 const PREVIOUS: u64 = WORD_LEN;
@@ -322,14 +322,14 @@ impl<M: Medium> Table<M> {
     #[inline]
     fn seen_unwritten(&self, row: RowId, slot: u32) -> Option<Option<Seen>> {
         let (unwritten, name) = (&self.statuses.unwritten, (self.number, row));
-        let is_there = unwritten.get(self.medium(), slot, name, Option::is_some)?;
+        let is_there = unwritten.get(self.medium(), slot, name, |made| made.newest().is_some())?;
         Some(is_there.then_some(Seen::Unwritten { slot, row }))
     }
 
     /// The cells of a group of a row that the transaction of a slot has changed and not written.
     #[cold]
     fn unwritten_group(&self, slot: u32, row: RowId, group: usize) -> Group {
-        let cells = |cells: &Cells| cells.as_ref().map(|cells| cells[group].clone());
+        let cells = |made: &Made| made.newest().as_ref().map(|cells| cells[group].clone());
         let (unwritten, name) = (&self.statuses.unwritten, (self.number, row));
         let found = unwritten.get(self.medium(), slot, name, cells);
         found.flatten().expect("its transaction alone sees it, and takes nothing back meanwhile")

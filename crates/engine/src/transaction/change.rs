@@ -192,9 +192,10 @@ impl<M: Medium> Engine<M> {
         let words = Self::add_words(table, row, &changed)?;
         if statement.is_deferred() {
             let words = words.into_iter().map(|(index, key)| (table.number_of(index), key.clone()));
-            let (table, own, base) = (Arc::clone(table), claimed.own, Some(old));
-            let deferred = DeferredRow { table, row, place, own, base };
-            self.defer(statement, deferred, (!is_removal).then_some(cells), words.collect());
+            let (table, own) = (Arc::clone(table), claimed.own);
+            let deferred = DeferredRow { table, row, place, own, is_new: false };
+            let states = [Some(old), (!is_removal).then_some(cells)];
+            self.defer(statement, deferred, states, words.collect());
             claimed.keep();
             drop(keys);
             return Ok(());

@@ -28,32 +28,33 @@ impl<M: Medium> Engine<M> {
         self.statuses.unwritten.has(self.medium(), slot, name)
     }
 
-    /// Remembers what a statement has made of a row, which stays claimed, and the words that it has
-    /// added to indexes.
+    /// Remembers what a statement has made of a row, which stays claimed, how the row was before, and
+    /// the words that were added to indexes.
     pub(super) fn defer(
         &self,
         statement: &mut Statement<'_, '_, M>,
         row: DeferredRow<M>,
-        cells: Cells,
+        [before, after]: [Cells; 2],
         words: SmallVec<[(usize, Key); 2]>,
     ) {
         let slot = statement.slot.index;
-        let before = self.statuses.unwritten.set(self.medium(), slot, row.name(), cells);
+        let unwritten = &self.statuses.unwritten;
+        let is_first = unwritten.change(self.medium(), slot, row.name(), before, after);
         let Some(open) = statement.slot.open_mut() else { return };
-        let Deferred { is_in_batch, rows, steps, .. } = &mut open.deferred;
-        let at = match before {
-            None => {
+        let Deferred { batch, rows, steps, .. } = &mut open.deferred;
+        let at = match is_first {
+            true => {
                 rows.push(row);
                 rows.len() - 1
             }
-            Some(_) => {
+            false => {
                 let is_it = |other: &DeferredRow<M>| other.name() == row.name();
                 rows.iter().rposition(is_it).expect("a row that was changed before")
             }
         };
-        steps.push(Step { at, before, words });
+        steps.push(Step { at, words });
         // All statements of a batch are one.
-        open.statement += u32::from(!*is_in_batch);
+        open.statement += u32::from(batch.is_none());
     }
 
     /// Takes back what a transaction has not written, but the first `left` steps. A row whose words
@@ -63,21 +64,13 @@ impl<M: Medium> Engine<M> {
         let Some(open) = slot.open_mut() else { return Ok(()) };
         let mut failed = None;
         while open.deferred.steps.len() > left
-            && let Some(Step { at, before, words }) = open.deferred.steps.pop()
+            && let Some(Step { at, words }) = open.deferred.steps.pop()
         {
-            let is_first = before.is_none();
             let row = &open.deferred.rows[at];
             for (number, key) in &words {
                 failed = failed.or(row.table.indexes[*number].rows.remove(key, row.row).err());
             }
-            match before {
-                Some(cells) => {
-                    self.statuses.unwritten.set(self.medium(), index, row.name(), cells);
-                }
-                None => {
-                    self.statuses.unwritten.remove(self.medium(), index, row.name());
-                }
-            }
+            let is_first = self.statuses.unwritten.take_back(self.medium(), index, row.name());
             if is_first && let Some(row) = open.deferred.rows.pop() {
                 self.leave_unchanged(row);
             }
@@ -87,7 +80,7 @@ impl<M: Medium> Engine<M> {
 
     /// Takes back what a transaction has not written that nobody goes on with.
     pub(crate) fn leave_all(&self, deferred: Deferred<M>) {
-        for Step { at, words, .. } in &deferred.steps {
+        for Step { at, words } in &deferred.steps {
             let row = &deferred.rows[*at];
             for (number, key) in words {
                 // A word that stays does no harm.
@@ -101,8 +94,8 @@ impl<M: Medium> Engine<M> {
 
     /// Gives a row free of which nothing is written, unless its transaction has locked it.
     pub(super) fn leave_unchanged(&self, row: DeferredRow<M>) {
-        let DeferredRow { table, row, place, own, base } = row;
-        if base.is_none() {
+        let DeferredRow { table, row, place, own, is_new } = row;
+        if is_new {
             table.give_row_back(row, place);
         } else if own.is_none() && table.claim(place).locked_by().is_none() {
             let committed = table.committed(place);

@@ -6,19 +6,19 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-use super::unwritten::{Cells, RowName};
+use super::unwritten::RowName;
 use crate::index::Key;
 use crate::table::Table;
 use crate::table::layout::Pending;
-use crate::table::ops::{Group, RowPlace};
+use crate::table::ops::RowPlace;
 
 /// What a transaction has changed and not written. The cells are in
 /// [`Unwritten`](super::unwritten::Unwritten), where others see them, too.
 pub(crate) struct Deferred<M: Medium> {
     /// All of it is written when the transaction commits.
     pub(super) is_at_commit: bool,
-    /// A batch is in progress.
-    pub(super) is_in_batch: bool,
+    /// Steps before the batch that is in progress.
+    pub(super) batch: Option<usize>,
     /// The rows, in the order in which they were first changed.
     pub(super) rows: Vec<DeferredRow<M>>,
     /// What was done, so that it can be taken back.
@@ -32,28 +32,30 @@ pub(super) struct DeferredRow<M: Medium> {
     pub(super) place: RowPlace,
     /// What it has made of the row before, and written.
     pub(super) own: Option<Pending>,
-    /// The cells that the row had; `None` if it was inserted.
-    pub(super) base: Option<[Group; 2]>,
+    /// There was no such row before.
+    pub(super) is_new: bool,
 }
 
 /// A change of a row.
 pub(super) struct Step {
     /// The row's place among the rows.
     pub(super) at: usize,
-    /// What was made of it before; `None` if this was the first change.
-    pub(super) before: Option<Cells>,
     /// Words that were added to indexes: numbers of indexes, and keys.
     pub(super) words: SmallVec<[(usize, Key); 2]>,
 }
 
 impl<M: Medium> Deferred<M> {
     pub(crate) fn new(is_at_commit: bool) -> Self {
-        Deferred { is_at_commit, is_in_batch: false, rows: Vec::new(), steps: Vec::new() }
+        Deferred { is_at_commit, batch: None, rows: Vec::new(), steps: Vec::new() }
     }
 
     /// Whether statements are not written when they return.
     pub(super) fn is_on(&self) -> bool {
-        self.is_at_commit || self.is_in_batch
+        self.is_at_commit || self.is_in_batch()
+    }
+
+    pub(super) fn is_in_batch(&self) -> bool {
+        self.batch.is_some()
     }
 }
 

@@ -10,14 +10,13 @@ use super::deferred::DeferredRow;
 use super::layout::{STAMP_MAX, content_of};
 use super::statement::{NewState, Part, Statement};
 use super::statuses::Fate;
-use super::unwritten::Cells;
 use super::view::View;
 use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
 use crate::index::{Index, Key};
 use crate::table::Table;
 use crate::table::layout::{Claim, Pending, State};
-use crate::table::ops::{Group, RowPlace};
+use crate::table::ops::{Group, Head, RowPlace};
 use crate::table::version::{NEWEST, Seen};
 use crate::value::Value;
 use crate::{Error, Result};
@@ -80,8 +79,8 @@ impl<M: Medium> Engine<M> {
             let words = new_row.keyed(table);
             let words = words.map(|(index, key)| (table.number_of(index), key.clone())).collect();
             let table = Arc::clone(table);
-            let deferred = DeferredRow { table, row, place, own: None, base: None };
-            self.defer(statement, deferred, Some(new_row.groups.clone()), words);
+            let deferred = DeferredRow { table, row, place, own: None, is_new: true };
+            self.defer(statement, deferred, [None, Some(new_row.groups.clone())], words);
             return Ok(row);
         }
         table.flush_groups(place);
@@ -172,20 +171,47 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Whether a row has a key, or may have it once another transaction has ended. The caller has a
-    /// pin.
+    /// pin, and the key's lock: who gives the row the key waits for that. But who publishes what
+    /// has the key, or takes back what has not, does not.
     fn takes(
         &self,
+        table: &Table<M>,
+        keyed: (&Index<M>, &Key),
+        row: RowId,
+        place: RowPlace,
+        view: View,
+    ) -> Result<Option<Taken>> {
+        loop {
+            let before = table.head(place);
+            let taken = self.takes_as(before, table, keyed, row, place, view)?;
+            if taken.is_some() || table.head(place) == before {
+                return Ok(taken);
+            }
+            self.medium().pause();
+        }
+    }
+
+    /// The same for a row whose head is this one, unless it changes meanwhile.
+    fn takes_as(
+        &self,
+        Head { committed, claim }: Head,
         table: &Table<M>,
         (index, key): (&Index<M>, &Key),
         row: RowId,
         place: RowPlace,
         view: View,
     ) -> Result<Option<Taken>> {
-        // The claim first: whoever publishes the row takes it away last.
-        let claim = table.claim(place);
-        let committed = table.committed(place);
-        let unwritten_by =
-            claim.holder().filter(|slot| self.is_unwritten(*slot, (table.number, row)));
+        let has_key = |keys: &[u8]| key.is_of(&table.format, &index.spec, keys);
+        // Of what is not written, any state may come back: where a batch is taken back, or cannot
+        // be written.
+        let may_have = |slot| {
+            let (unwritten, name) = (&self.statuses.unwritten, (table.number, row));
+            let of =
+                unwritten.get(self.medium(), slot, name, |made| made.has_any(|of| has_key(of)));
+            of.map(|may_have| (slot, may_have))
+        };
+        let unwritten = claim.holder().and_then(may_have);
+        let unwritten_by = unwritten.map(|(slot, _)| slot);
         // A row that is locked has its keys until its transaction changes it, and commits that.
         let is_locked = claim.locked_by().is_some() && unwritten_by.is_none();
         let is_held = claim.is_held(self.opens) && !claim.is_collectors() && !is_locked;
@@ -213,15 +239,8 @@ impl<M: Medium> Engine<M> {
         if view.own.is_some() && self.sees_key(table, index, key, row, place, view)? {
             return Ok(Some(Taken::Before));
         }
-        let has_key = |keys: &[u8]| key.is_of(&table.format, &index.spec, keys);
         let is_getting_it = match pending {
-            _ if unwritten_by.is_some() => {
-                let unwritten = &self.statuses.unwritten;
-                let has_key = |cells: &Cells| cells.as_ref().is_some_and(|of| has_key(&of[0]));
-                let of_slot =
-                    |slot| unwritten.get(self.medium(), slot, (table.number, row), has_key);
-                !is_own && unwritten_by.and_then(of_slot) == Some(true)
-            }
+            _ if unwritten.is_some() => !is_own && unwritten.is_some_and(|(_, may_have)| may_have),
             Some(pending) if !is_own && fate == Some(Fate::Open) => {
                 self.pending_keys(table, row, place, pending)?.is_some_and(|keys| has_key(&keys))
             }

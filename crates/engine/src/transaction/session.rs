@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use remanent_pmem::{Mapped, Medium};
 
+use super::batch::Batch;
 use super::layout::{Outcome, SLOT_COUNT, Serial, TransactionId};
 use super::slots::{HeldSlot, How};
 use super::statement::{Part, Statement};
@@ -53,10 +54,10 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Transaction<'d, M: Medium = Mapped> {
-    engine: &'d Engine<M>,
+    pub(super) engine: &'d Engine<M>,
     /// `None` once it is over, or suspended.
-    slot: Option<HeldSlot<'d, M>>,
-    token: Token,
+    pub(super) slot: Option<HeldSlot<'d, M>>,
+    pub(super) token: Token,
     /// Somebody knows its name.
     is_named: AtomicBool,
     /// What the next statement is for it.
@@ -237,7 +238,8 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// # Errors
     ///
     /// When it is over. When it is durable at its commit, and the pool is full, or it has changed
-    /// too much ([`Error::TooMuchAtOnce`]): it is given up then. When the medium met a fault:
+    /// too much ([`Error::TooMuchAtOnce`]), and when it was exchanged for another one in a batch
+    /// ([`Error::InBatch`]): it is given up then. When the medium met a fault:
     /// whether it was committed is known once the pool was opened again.
     pub fn commit(mut self) -> Result<()> {
         self.commit_now()
@@ -246,12 +248,14 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// Makes a last statement, which commits the transaction, too, for the same fence. `last` makes
     /// it: the first statement of it that takes effect commits. If none does, because it finds no
     /// row, or changes nothing, and `last` returns no error, the transaction is committed by
-    /// itself.
+    /// itself. So it is behind a [batch](Transaction::batch), for one fence more, and if the
+    /// transaction is durable at its commit.
     ///
     /// # Errors
     ///
     /// That of `last`. If its statement was refused, the transaction goes on; if it took effect, it
-    /// has committed, whatever `last` has returned afterwards. [`Error::TransactionEnded`] when the
+    /// has committed, whatever `last` has returned afterwards. Behind a batch, and in a transaction
+    /// that is durable at its commit, the transaction goes on in both cases. [`Error::TransactionEnded`] when the
     /// transaction is over, as it is for a second statement.
     pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         self.require_no_batch()?;
@@ -273,7 +277,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// returns, or none of them. One fence, however many rows they change; two more, seldom, when
     /// there are more rows than in any batch before. `make` makes them, and sees what they have
     /// changed. If it returns an error, or panics, they are taken back, and the transaction goes
-    /// on. A batch in a batch is a part of it, which can be taken back by itself.
+    /// on. A batch in a batch is a part of it, which can be taken back by itself. What `make` is
+    /// given has to stay the same transaction: who exchanges it for another one
+    /// ([`std::mem::swap`]) can only give it up.
     ///
     /// ```
     /// use remanent_engine::{Database, TableSpec, Type};
@@ -308,19 +314,20 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// # Errors
     ///
     /// That of `make`. When the transaction is over, the pool is full, or the batch has changed too
-    /// much ([`Error::TooMuchAtOnce`]): nothing was changed then. When the medium met a fault: the
+    /// much ([`Error::TooMuchAtOnce`]): nothing was changed then. [`Error::Exchanged`] when another
+    /// transaction is in its place. When the medium met a fault: the
     /// batch may have taken effect.
     pub fn batch<R>(&mut self, make: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
-        let batch = Batch::begin(self)?;
-        let result = make(batch.transaction)?;
+        let mut batch = Batch::begin(self)?;
+        let result = make(batch.transaction())?;
         batch.end()?;
         Ok(result)
     }
 
-    /// Refuses what cannot be done in a batch.
+    /// Refuses what cannot be done in a batch, nor after one in which the transaction was exchanged.
     fn require_no_batch(&self) -> Result<()> {
         let open = self.slot.as_ref().and_then(HeldSlot::open);
-        match open.is_some_and(|open| open.deferred.is_in_batch) {
+        match open.is_some_and(|open| open.deferred.is_in_batch()) {
             true => Err(Error::InBatch),
             false => Ok(()),
         }
@@ -329,6 +336,10 @@ impl<'d, M: Medium> Transaction<'d, M> {
     fn commit_now(&mut self) -> Result<()> {
         // If it fails, nobody can say whether it was committed, and it is left as it is.
         let mut slot = self.slot.take().ok_or(Error::TransactionEnded)?;
+        if slot.open().is_some_and(|open| open.deferred.is_in_batch()) {
+            self.engine.abort(&mut slot)?;
+            return Err(Error::InBatch);
+        }
         self.engine.commit(&mut slot)?;
         drop(slot);
         self.engine.collect_if_due();
@@ -350,6 +361,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
     pub fn suspend(mut self) -> Token {
         self.token();
         let now_ms = self.engine.clock.now_ms(self.engine.medium());
+        self.leave_batch();
         if let Some(open) = self.slot.as_mut().and_then(HeldSlot::open_mut) {
             open.expires_ms = Some(now_ms + u64::from(open.limit_ms));
             let serial = self.token.serial();
@@ -366,57 +378,6 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let is_deferred = slot.open().is_some_and(|open| open.deferred.is_on());
         let part = if is_deferred { Part::One } else { self.next };
         Ok(Statement { slot, part, view })
-    }
-}
-
-/// A batch in progress. Dropping it takes it back.
-struct Batch<'t, 'd, M: Medium> {
-    transaction: &'t mut Transaction<'d, M>,
-    /// Steps before it.
-    steps: usize,
-    /// It is not a part of another one.
-    is_whole: bool,
-    is_done: bool,
-}
-
-impl<'t, 'd, M: Medium> Batch<'t, 'd, M> {
-    fn begin(transaction: &'t mut Transaction<'d, M>) -> Result<Self> {
-        let slot = transaction.slot.as_mut().ok_or(Error::TransactionEnded)?;
-        slot.require_statement()?;
-        let open = slot.open_mut().ok_or(Error::TransactionEnded)?;
-        let (steps, is_whole) = (open.deferred.steps.len(), !open.deferred.is_in_batch);
-        open.deferred.is_in_batch = true;
-        Ok(Batch { transaction, steps, is_whole, is_done: false })
-    }
-
-    /// Has it count.
-    fn end(mut self) -> Result<()> {
-        if !self.is_whole {
-            self.is_done = true;
-            return Ok(());
-        }
-        let engine = self.transaction.engine;
-        let slot = self.transaction.slot.as_mut().ok_or(Error::TransactionEnded)?;
-        let open = slot.open_mut().ok_or(Error::TransactionEnded)?;
-        open.deferred.is_in_batch = false;
-        self.is_done = true;
-        if open.deferred.is_at_commit {
-            open.statement += u32::from(open.deferred.steps.len() > self.steps);
-            return Ok(());
-        }
-        engine.write_batch(slot)
-    }
-}
-
-impl<M: Medium> Drop for Batch<'_, '_, M> {
-    fn drop(&mut self) {
-        let engine = self.transaction.engine;
-        let Some(slot) = self.transaction.slot.as_mut().filter(|_| !self.is_done) else { return };
-        // An error tells of words that stay in indexes, and do no harm.
-        let _ = engine.take_back(slot, self.steps);
-        if let Some(open) = slot.open_mut().filter(|_| self.is_whole) {
-            open.deferred.is_in_batch = false;
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use remanent_structures::RowId;
 
 use super::LockMode;
 use super::collect::Garbage;
-use super::layout::{Content, Entry, Identity, State, TransactionId};
+use super::layout::{Content, Entry, Identity, State as RecordState, TransactionId};
 use super::slots::{HeldSlot, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
@@ -15,7 +15,7 @@ use super::view::View;
 use super::wait::{Holder, Waiting};
 use crate::engine::Engine;
 use crate::table::Table;
-use crate::table::layout::{Claim, Committed, Pending};
+use crate::table::layout::{Claim, Committed, Pending, State};
 use crate::table::ops::RowPlace;
 use crate::{Error, Result};
 
@@ -86,15 +86,22 @@ impl<M: Medium> Claimed<'_, M> {
         self.is_kept = true;
     }
 
-    /// Has the transaction keep the row by this lock. False if it has the row already: it has
-    /// locked or changed it before.
+    /// Has the transaction keep the row by this lock. False if it has the row until it ends
+    /// already: it has locked it before, or written a change of it.
     pub(super) fn lock(&mut self, lock: Claim) -> bool {
-        let is_new = self.own.is_none() && !self.is_kept;
-        if is_new {
-            self.table.claim_row(self.place, lock);
-            self.keep();
-        }
-        is_new
+        let head = self.table.head(self.place);
+        let is_new_row = matches!(head.committed.state(), State::Free(_));
+        let lock = match self.is_kept {
+            _ if self.own.is_some() || head.claim.locked_by().is_some() => return false,
+            false => lock,
+            // It is gone if its insertion is taken back.
+            true if is_new_row => return false,
+            // A change that is not written may be taken back. Nobody could fold the row meanwhile.
+            true => lock.to_fold(),
+        };
+        self.table.claim_row(self.place, lock);
+        self.keep();
+        true
     }
 }
 
@@ -228,9 +235,9 @@ impl<M: Medium> Engine<M> {
         content: u32,
     ) {
         let state = match statement.part {
-            Part::Whole => State::Alone,
-            Part::One => State::Open,
-            Part::Last => State::Committed,
+            Part::Whole => RecordState::Alone,
+            Part::One => RecordState::Open,
+            Part::Last => RecordState::Committed,
         };
         let (table, row, version) = (new.table.number, new.row, new.version);
         let content = Content::Row(Entry { table, row, version, content });

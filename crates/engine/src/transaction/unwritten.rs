@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use remanent_pmem::Medium;
 use remanent_pmem::sync::PauseMutex;
 use remanent_structures::RowId;
+use smallvec::SmallVec;
 
 use super::layout::SLOT_COUNT;
 use crate::table::ops::Group;
@@ -16,6 +17,30 @@ pub(crate) type RowName = (u32, RowId);
 
 /// The cells of a row as a transaction has them; `None` if it has removed the row.
 pub(crate) type Cells = Option<[Group; 2]>;
+
+/// What a transaction has made of a row: how it was before, and after each change. Until all is
+/// written, each of these states may come back.
+#[derive(Debug)]
+pub(crate) struct Made {
+    states: SmallVec<[Cells; 2]>,
+}
+
+impl Made {
+    /// How the row was before; `None` if there was none.
+    pub(super) fn before(&self) -> &Cells {
+        &self.states[0]
+    }
+
+    /// How the transaction has it.
+    pub(crate) fn newest(&self) -> &Cells {
+        self.states.last().expect("how it was before")
+    }
+
+    /// Whether one of its states, of which this is asked of the first group, may come back.
+    pub(super) fn has_any(&self, is_it: impl Fn(&Group) -> bool) -> bool {
+        self.states.iter().flatten().any(|[keys, _]| is_it(keys))
+    }
+}
 
 /// What the transactions of all slots have not written yet.
 #[derive(Debug)]
@@ -29,7 +54,7 @@ pub(crate) struct Unwritten {
 struct OfSlot {
     /// Whether there is any.
     is_any: AtomicBool,
-    rows: PauseMutex<HashMap<RowName, Cells>>,
+    rows: PauseMutex<HashMap<RowName, Made>>,
 }
 
 impl Unwritten {
@@ -37,14 +62,14 @@ impl Unwritten {
         Unwritten { slots: (0..SLOT_COUNT).map(|_| OfSlot::default()).collect() }
     }
 
-    /// Passes the cells of a row, if the transaction of a slot has changed and not written it.
+    /// Passes what was made of a row, if the transaction of a slot has changed and not written it.
     #[inline]
     pub(crate) fn get<M: Medium, R>(
         &self,
         medium: &M,
         slot: u32,
         row: RowName,
-        read: impl FnOnce(&Cells) -> R,
+        read: impl FnOnce(&Made) -> R,
     ) -> Option<R> {
         let of_slot = &self.slots[slot as usize];
         // Acquire: partner of the store in `set`. Others have seen the row's claim before.
@@ -60,29 +85,51 @@ impl Unwritten {
         self.get(medium, slot, row, |_| ()).is_some()
     }
 
-    /// Says what the transaction of a slot has made of a row. Returns what it had made of it before
-    /// in the same way.
-    pub(super) fn set<M: Medium>(
+    /// Says what the transaction of a slot has made of a row, and how it was before. Whether that is
+    /// the first change.
+    pub(super) fn change<M: Medium>(
         &self,
         medium: &M,
         slot: u32,
         row: RowName,
-        cells: Cells,
-    ) -> Option<Cells> {
-        let of_slot = &self.slots[slot as usize];
-        let before = of_slot.rows.lock(medium).insert(row, cells);
-        // Release: partner of the load in `get`.
-        of_slot.is_any.store(true, Ordering::Release);
-        before
-    }
-
-    /// Forgets a row, which is written or taken back. Returns what was made of it.
-    pub(super) fn remove<M: Medium>(&self, medium: &M, slot: u32, row: RowName) -> Option<Cells> {
+        before: Cells,
+        after: Cells,
+    ) -> bool {
         let of_slot = &self.slots[slot as usize];
         let mut rows = of_slot.rows.lock(medium);
-        let cells = rows.remove(&row);
+        let made = rows.entry(row).or_insert_with(|| Made { states: SmallVec::new() });
+        let is_first = made.states.is_empty();
+        if is_first {
+            made.states.push(before);
+        }
+        made.states.push(after);
+        // Release: partner of the load in `get`.
+        of_slot.is_any.store(true, Ordering::Release);
+        is_first
+    }
+
+    /// Takes the last change of a row back. Whether that was the first one.
+    pub(super) fn take_back<M: Medium>(&self, medium: &M, slot: u32, row: RowName) -> bool {
+        let of_slot = &self.slots[slot as usize];
+        let mut rows = of_slot.rows.lock(medium);
+        let Some(made) = rows.get_mut(&row) else { return false };
+        made.states.pop();
+        let is_first = made.states.len() == 1;
+        if is_first {
+            rows.remove(&row);
+        }
         // Release: as above.
         of_slot.is_any.store(!rows.is_empty(), Ordering::Release);
-        cells
+        is_first
+    }
+
+    /// Forgets a row, which is written. Returns what was made of it.
+    pub(super) fn remove<M: Medium>(&self, medium: &M, slot: u32, row: RowName) -> Option<Made> {
+        let of_slot = &self.slots[slot as usize];
+        let mut rows = of_slot.rows.lock(medium);
+        let made = rows.remove(&row);
+        // Release: as above.
+        of_slot.is_any.store(!rows.is_empty(), Ordering::Release);
+        made
     }
 }

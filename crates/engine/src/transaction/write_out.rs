@@ -15,7 +15,7 @@ use super::list;
 use super::slots::{HeldSlot, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
-use super::unwritten::Cells;
+use super::unwritten::{Cells, Made};
 use crate::engine::Engine;
 use crate::index::Key;
 use crate::table::Table;
@@ -49,8 +49,8 @@ enum Kind {
 
 impl<M: Medium> Change<M> {
     /// What is to be written of a row; `None` if nothing has changed.
-    fn of(row: &DeferredRow<M>, cells: Cells) -> Option<Self> {
-        let kind = match (&row.base, cells) {
+    fn of(row: &DeferredRow<M>, made: &Made) -> Option<Self> {
+        let kind = match (made.before(), made.newest().clone()) {
             (None, cells) => Kind::Insert(cells?),
             (Some(base), Some(cells)) if *base == cells => return None,
             (Some(base), cells) => {
@@ -116,15 +116,16 @@ impl<M: Medium> Engine<M> {
             self.unlock(&ended.locked, slot.index);
             return Ok(());
         }
-        let commit = self.stamps.begin(self.medium());
-        match self.prepare(slot) {
-            Ok((lane, changes)) => self.write_out(slot, Some(&commit), lane, changes)?,
+        let (lane, changes) = match self.prepare(slot) {
+            Ok(prepared) => prepared,
             Err(error) => {
-                drop(commit);
                 self.abort(slot)?;
                 return Err(error);
             }
-        }
+        };
+        // Not before there is room: later commits wait for it.
+        let commit = self.stamps.begin(self.medium());
+        self.write_out(slot, Some(&commit), lane, changes)?;
         let stamp = commit.stamp;
         slot.set_fate(Fate::Committed(stamp));
         drop(commit);
@@ -151,11 +152,11 @@ impl<M: Medium> Engine<M> {
     /// What is to be written, with room for it, and the lane by which the room is in doubt.
     fn prepare(&self, slot: &HeldSlot<'_, M>) -> Result<(Lane<'_, M>, Vec<Change<M>>)> {
         let rows = slot.open().map_or(&[][..], |open| &open.deferred.rows);
-        let cells = |row: &DeferredRow<M>| {
-            let unwritten = &self.statuses.unwritten;
-            unwritten.get(self.medium(), slot.index, row.name(), Cells::clone)
+        let change = |row: &DeferredRow<M>| {
+            let of = |made: &Made| Change::of(row, made);
+            self.statuses.unwritten.get(self.medium(), slot.index, row.name(), of).flatten()
         };
-        let changes = rows.iter().filter_map(|row| Change::of(row, cells(row)?));
+        let changes = rows.iter().filter_map(change);
         let mut changes: Vec<Change<M>> = changes.collect();
         // At the worst, each version is in a chunk of its own.
         let suspects = (2 * SPARE + changes.len()).min(SUSPECT_COUNT.into());
@@ -215,7 +216,9 @@ impl<M: Medium> Engine<M> {
     ) -> Result<()> {
         let medium = self.medium();
         let (Some(id), Some(open)) = (slot.id(), slot.open()) else { return Ok(()) };
-        let (opening, statement) = (open.serial.opening, open.statement + 1);
+        let (opening, made) = (open.serial.opening, open.statement);
+        // Those of a transaction that is durable at its commit were counted when they were made.
+        let statement = if commit.is_some() { made } else { made + 1 };
         let stamp = commit.map(|commit| commit.stamp);
         let identity = Identity { stamp: stamp.unwrap_or(id.as_stamp()), opening };
         let entries: Vec<Entry> =
@@ -262,8 +265,9 @@ impl<M: Medium> Engine<M> {
         let (rows, steps) = (std::mem::take(rows), std::mem::take(steps));
         let mut last: Vec<Option<Group>> = Vec::new();
         for row in &rows {
-            let cells = self.statuses.unwritten.remove(self.medium(), index, row.name());
-            last.push(cells.flatten().map(|[keys, _]| keys));
+            let made = self.statuses.unwritten.remove(self.medium(), index, row.name());
+            let cells = made.and_then(|made| made.newest().clone());
+            last.push(cells.map(|[keys, _]| keys));
         }
         for step in steps {
             let row = &rows[step.at];

@@ -1,123 +1,16 @@
 //! Batches, and transactions that are durable at their commit.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use remanent_engine::{
-    Database, Durability, Error, LockMode, Moment, Placement, Resumed, Table, TableSpec,
-    Transaction, TransactionOptions, Type,
+    Database, Durability, Error, LockMode, Placement, Resumed, TableSpec, Transaction,
+    TransactionOptions, Type,
 };
 use remanent_pmem::Pool;
 
-struct Shop {
-    pool: Pool,
-    database: Database,
-    items: Table,
-}
-
-/// Number, name and price; the name is the number at first.
-fn shop() -> Shop {
-    shop_in(Placement::Pmem)
-}
-
-fn shop_in(placement: Placement) -> Shop {
-    let pool = Pool::options().create_in_memory().unwrap();
-    let database = Database::create(&pool, "shop").unwrap();
-    let spec = TableSpec::new("items")
-        .column("number", Type::U32)
-        .column("name", Type::U32)
-        .column("price", Type::I64)
-        .primary_key(["number"])
-        .unique("by_name", ["name"])
-        .index("by_price", ["price"])
-        .place(["primary", "by_name", "by_price"], placement)
-        .tile_rows(7);
-    let items = database.create_table(&spec).unwrap();
-    for number in 1..=3u32 {
-        items.insert(&[number.into(), number.into(), 100.into()]).unwrap();
-    }
-    Shop { pool, database, items }
-}
-
-fn at_commit() -> TransactionOptions {
-    TransactionOptions::new().durability(Durability::AtCommit)
-}
-
-/// Name and price of each item.
-type Items = BTreeMap<u32, (u32, i64)>;
-
-impl Shop {
-    fn begin(&self, how: Durability) -> Transaction<'_> {
-        self.database.begin_with(&TransactionOptions::new().durability(how)).unwrap()
-    }
-
-    fn insert(&self, by: &mut Transaction<'_>, number: u32, name: u32) -> Result<(), Error> {
-        let values = [number.into(), name.into(), 0.into()];
-        self.items.insert_in(by, &values).map(drop)
-    }
-
-    fn update(
-        &self,
-        by: &mut Transaction<'_>,
-        number: u32,
-        name: u32,
-        price: i64,
-    ) -> Result<bool, Error> {
-        let update = self.items.prepare_update("primary")?;
-        let done = update.run_in(by, &[number.into()], |_, row| {
-            row.set(1, name)?;
-            row.set(2, price)
-        });
-        done.map(|found| found.is_some())
-    }
-
-    fn remove(&self, by: &mut Transaction<'_>, number: u32) -> Result<bool, Error> {
-        self.items.prepare_delete("primary")?.run_in(by, &[number.into()])
-    }
-
-    /// What is seen at a moment, by a scan and by each key.
-    fn items(&self, moment: &impl Moment) -> Items {
-        let mut items = Items::new();
-        let scanned = self.items.scan(moment, |row| {
-            let item = (row.get(1).unwrap(), row.get(2).unwrap());
-            assert_eq!(items.insert(row.get(0).unwrap(), item), None);
-            ControlFlow::<()>::Continue(())
-        });
-        assert_eq!(scanned.unwrap(), None);
-        let (by_number, by_name) =
-            (self.items.prepare_get("primary"), self.items.prepare_get("by_name"));
-        let (by_number, by_name) = (by_number.unwrap(), by_name.unwrap());
-        for (number, (name, _)) in &items {
-            let found = by_number.run(moment, &[(*number).into()], |row| row.get(1)).unwrap();
-            assert_eq!(found, Some(*name));
-            let found = by_name.run(moment, &[(*name).into()], |row| row.get(0)).unwrap();
-            assert_eq!(found, Some(*number));
-        }
-        items
-    }
-
-    fn now(&self) -> Items {
-        self.items(&self.database.snapshot())
-    }
-
-    fn reopened(self) -> Shop {
-        let Shop { pool, database, items } = self;
-        drop((database, items));
-        let database = Database::open(&pool, "shop").unwrap();
-        let items = database.table("items").unwrap();
-        Shop { pool, database, items }
-    }
-
-    fn check(&self) {
-        assert_eq!(self.database.check().unwrap(), []);
-    }
-}
-
-fn three() -> Items {
-    (1..=3).map(|number| (number, (number, 100))).collect()
-}
+use crate::shop::{Items, Shop, at_commit, shop, shop_in, three};
 
 #[test]
 fn nothing_of_a_transaction_is_seen_before_its_commit_and_all_of_it_afterwards() {
@@ -251,7 +144,8 @@ fn a_row_that_was_locked_stays_so_when_a_batch_is_taken_back() {
         assert!(refused.is_err());
         let mut other = shop.database.begin().unwrap();
         assert!(matches!(lock(&mut other, 1), Err(Error::Conflict { .. })));
-        assert!(lock(&mut other, 2).unwrap().is_some());
+        assert!(matches!(lock(&mut other, 2), Err(Error::Conflict { .. })));
+        assert!(lock(&mut other, 3).unwrap().is_some());
         assert!(matches!(shop.insert(&mut other, 9, 1), Err(Error::Unique { .. })));
         assert!(shop.update(&mut order, 1, 10, 0).unwrap());
         assert!(matches!(shop.insert(&mut other, 9, 1), Err(Error::Conflict { .. })));
@@ -259,6 +153,47 @@ fn a_row_that_was_locked_stays_so_when_a_batch_is_taken_back() {
         other.refresh().unwrap();
         assert!(lock(&mut other, 1).unwrap().is_some());
         other.commit().unwrap();
+        shop.check();
+    }
+}
+
+#[test]
+fn a_row_that_is_locked_after_a_batch_has_changed_it_stays_so() {
+    for is_taken_back in [true, false] {
+        let shop = shop();
+        let get = shop.items.prepare_get("primary").unwrap();
+        // The newest state of the row is a version, which is to be folded some time.
+        assert!(shop.update(&mut shop.database.begin().unwrap(), 2, 2, 9).unwrap());
+        let mut change = shop.database.begin().unwrap();
+        assert!(shop.update(&mut change, 1, 1, 9).unwrap());
+        change.commit().unwrap();
+        let mut order = shop.database.begin().unwrap();
+        let done: Result<(), Error> = order.batch(|batch| {
+            assert!(shop.update(batch, 1, 10, 10)?);
+            shop.insert(batch, 4, 4)?;
+            shop.database.collect()?;
+            for number in [1u32, 1, 4] {
+                let locked = get.lock_in(batch, &[number.into()], LockMode::Wait, |_| Ok(()));
+                assert_eq!(locked?, Some(()));
+            }
+            match is_taken_back {
+                true => Err(Error::TransactionEnded),
+                false => {
+                    assert!(shop.update(batch, 1, 1, 9)?);
+                    shop.remove(batch, 4).map(drop)
+                }
+            }
+        });
+        assert_eq!(done.is_err(), is_taken_back);
+        let mut other = shop.database.begin().unwrap();
+        let refused = shop.update(&mut other, 1, 1, 11);
+        assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+        shop.insert(&mut other, 4, 4).unwrap();
+        order.commit().unwrap();
+        assert!(shop.update(&mut other, 1, 1, 11).unwrap());
+        other.abort().unwrap();
+        assert!(shop.database.collect().unwrap() > 0, "nobody could fold it before");
+        assert_eq!(shop.now()[&1], (1, 9));
         shop.check();
     }
 }
@@ -294,7 +229,7 @@ fn who_exchanges_transactions_in_a_batch_gets_nothing_of_it() {
             std::mem::swap(batch, &mut other);
             shop.insert(batch, 5, 5)
         });
-        other.commit().unwrap();
+        assert!(matches!(other.commit(), Err(Error::InBatch)));
         order.commit().unwrap();
         let mut items = three();
         items.insert(5, (5, 0));
@@ -304,6 +239,56 @@ fn who_exchanges_transactions_in_a_batch_gets_nothing_of_it() {
         shop.insert(&mut next, 4, 4).unwrap();
         assert!(shop.update(&mut next, 1, 10, 10).unwrap());
         next.commit().unwrap();
+        shop.check();
+    }
+}
+
+#[test]
+fn a_transaction_that_was_exchanged_in_a_batch_can_only_be_given_up() {
+    for how in [Durability::EachStatement, Durability::AtCommit] {
+        let shop = shop();
+        let (mut order, mut other) = (shop.begin(how), shop.begin(how));
+        let name = order.token();
+        let exchanged = order.batch(|batch| {
+            shop.insert(batch, 4, 4)?;
+            std::mem::swap(batch, &mut other);
+            shop.insert(batch, 5, 5)
+        });
+        assert!(matches!(exchanged, Err(Error::Exchanged { token }) if token == name));
+        assert_eq!((order.statement(), other.token()), (1, name));
+        order.commit().unwrap();
+        // Nobody is told that this took effect: it would be lost.
+        shop.insert(&mut other, 6, 6).unwrap();
+        assert!(matches!(other.commit(), Err(Error::InBatch)));
+        let mut items = three();
+        items.insert(5, (5, 0));
+        assert_eq!(shop.now(), items);
+        shop.check();
+    }
+}
+
+#[test]
+fn a_transaction_that_is_suspended_in_its_batch_goes_on_before_it() {
+    for how in [Durability::EachStatement, Durability::AtCommit] {
+        let shop = shop();
+        let (mut order, other) = (shop.begin(how), shop.begin(how));
+        shop.insert(&mut order, 4, 4).unwrap();
+        let (mut other, mut token) = (Some(other), None);
+        let exchanged = order.batch(|batch| {
+            shop.insert(batch, 5, 5)?;
+            let order = std::mem::replace(batch, other.take().unwrap());
+            token = Some(order.suspend());
+            Ok(())
+        });
+        assert!(matches!(exchanged, Err(Error::Exchanged { .. })));
+        let resumed = shop.database.resume(token.unwrap()).unwrap();
+        let Resumed::Open(mut order) = resumed else { panic!("it is open") };
+        assert_eq!(order.statement(), 1);
+        shop.insert(&mut order, 6, 6).unwrap();
+        order.commit().unwrap();
+        let mut items = three();
+        items.extend([(4, (4, 0)), (6, (6, 0))]);
+        assert_eq!(shop.now(), items);
         shop.check();
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the engine as programs use it.
 
+mod batch_keys;
 mod batches;
 mod changes;
 mod errors;
@@ -11,6 +12,7 @@ mod ordered;
 mod placement;
 mod rows;
 mod schema;
+mod shop;
 mod snapshots;
 mod threads;
 mod transactions;
