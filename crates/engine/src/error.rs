@@ -187,6 +187,15 @@ pub enum Error {
         /// The transaction.
         token: Token,
     },
+    /// Statements of a transaction were to be taken back, and some of them could not be.
+    #[error(
+        "statements of transaction {token} were to be taken back, and not all of them could be; \
+         it can only be given up. `Database::check` says what is damaged"
+    )]
+    HalfTakenBack {
+        /// The transaction.
+        token: Token,
+    },
     /// A slot has had as many transactions as can be numbered.
     #[error("the database has had as many transactions as it can number; copy it to a new one")]
     TooManyTransactions,

@@ -49,7 +49,7 @@
 //!
 //! # Not there yet
 //!
-//! Foreign keys, savepoints, and indexes that are made later are to come.
+//! Foreign keys, and indexes that are made later are to come.
 
 #![forbid(unsafe_code)]
 
@@ -93,6 +93,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/table/ops.rs", include_str!("table/ops.rs")),
     ("src/table/recover.rs", include_str!("table/recover.rs")),
     ("src/table/version.rs", include_str!("table/version.rs")),
+    ("src/transaction/back.rs", include_str!("transaction/back.rs")),
     ("src/transaction/change.rs", include_str!("transaction/change.rs")),
     ("src/transaction/collect.rs", include_str!("transaction/collect.rs")),
     ("src/transaction/finish.rs", include_str!("transaction/finish.rs")),

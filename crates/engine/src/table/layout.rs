@@ -26,7 +26,7 @@
 use remanent_pmem::{LINE_LEN, WORD_LEN};
 
 use crate::schema::{Column, IndexSpec};
-use crate::transaction::layout::{SLOT_COUNT, STAMP_MAX, ShortId};
+use crate::transaction::layout::{SLOT_COUNT, STAMP_MAX, STATEMENTS_MAX, ShortId};
 use crate::value::Type;
 
 /// The kinds of blocks, by the upper half of their first word. The lower half has the number of the
@@ -270,9 +270,21 @@ impl Committed {
         Self::new(Self::VERSION, offset)
     }
 
-    /// Before a version: the row as the same transaction has inserted it.
-    pub(crate) fn own_insert() -> Self {
-        Self::present(STAMP_MAX)
+    /// Before a version: the row as this statement of the same transaction has inserted it.
+    pub(crate) fn own_insert(statement: u32) -> Self {
+        // No transaction ever commits with such a stamp.
+        Self::present(STAMP_MAX - u64::from(statement))
+    }
+
+    /// The statement of the same transaction that has inserted the row, before a version.
+    pub(crate) fn inserted_by(self) -> Option<u32> {
+        match self.state() {
+            State::Present(stamp) => {
+                let statement = STAMP_MAX - stamp;
+                (statement <= u64::from(STATEMENTS_MAX)).then_some(statement as u32)
+            }
+            _ => None,
+        }
     }
 
     #[inline(always)]
@@ -307,7 +319,9 @@ const _: () = assert!(SLOT_COUNT as u64 <= Claim::LOCK);
 /// of an open transaction that has changed the row
 ///      52..60  slot
 ///      43..52  the last bits of the transaction's number
-///       0..43  offset of its newest version of the row, in units of 32 bytes; 0 if it inserted it
+///       0..43  offset of its newest version of the row, in units of 32 bytes
+/// of one that has inserted the row: the same, but
+///       0..43  number of the statement
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim(pub(crate) u64);
@@ -318,13 +332,42 @@ pub(crate) struct Pending {
     pub(crate) by: ShortId,
     /// Offset of the newest version; 0 if the row was inserted, and lies in its tile.
     pub(crate) version: u64,
+    /// The statement that has inserted the row, if it lies in its tile.
+    pub(crate) inserted_by: u32,
+}
+
+impl Pending {
+    pub(crate) fn inserted(by: ShortId, statement: u32) -> Self {
+        Pending { by, version: 0, inserted_by: statement }
+    }
+
+    pub(crate) fn changed(by: ShortId, version: u64) -> Self {
+        Pending { by, version, inserted_by: 0 }
+    }
+
+    /// What a statement has made of a row: this version, or the row itself.
+    pub(crate) fn of(by: ShortId, version: u64, statement: u32) -> Self {
+        match version {
+            0 => Self::inserted(by, statement),
+            offset => Self::changed(by, offset),
+        }
+    }
+
+    /// What a version that comes next leads to.
+    pub(crate) fn as_previous(self) -> Committed {
+        match self.version {
+            0 => Committed::own_insert(self.inserted_by),
+            offset => Committed::version(offset),
+        }
+    }
 }
 
 impl Claim {
     pub(crate) const NONE: Claim = Claim(0);
     const KIND_SHIFT: u32 = 60;
     const IN_PROGRESS: u64 = 0x9;
-    const PENDING: u64 = 0x6;
+    const CHANGED: u64 = 0x6;
+    const INSERTED: u64 = 0x7;
     const OPENS_SHIFT: u32 = 16;
     const OPENS: u64 = u32::MAX as u64;
     const ID_SHIFT: u32 = 43;
@@ -365,7 +408,11 @@ impl Claim {
     pub(crate) fn pending(pending: Pending) -> Self {
         debug_assert!(pending.version.is_multiple_of(Self::UNIT), "blocks begin there");
         let id = u64::from(pending.by.get()) << Self::ID_SHIFT;
-        Claim(Self::PENDING << Self::KIND_SHIFT | id | (pending.version / Self::UNIT))
+        let (kind, value) = match pending.version {
+            0 => (Self::INSERTED, pending.inserted_by.into()),
+            offset => (Self::CHANGED, offset / Self::UNIT),
+        };
+        Claim(kind << Self::KIND_SHIFT | id | value)
     }
 
     fn is_in_progress(self) -> bool {
@@ -383,7 +430,7 @@ impl Claim {
     pub(crate) fn is_held(self, opens: u64) -> bool {
         match self.0 >> Self::KIND_SHIFT {
             Self::IN_PROGRESS => self.0 >> Self::OPENS_SHIFT & Self::OPENS == opens & Self::OPENS,
-            Self::PENDING => true,
+            Self::CHANGED | Self::INSERTED => true,
             _ => false,
         }
     }
@@ -392,7 +439,7 @@ impl Claim {
     pub(crate) fn holder(self) -> Option<u32> {
         match self.0 >> Self::KIND_SHIFT {
             Self::IN_PROGRESS if !self.is_collectors() => Some((self.0 % Self::LOCK) as u32),
-            Self::PENDING => self.as_pending().map(|pending| pending.by.slot()),
+            Self::CHANGED | Self::INSERTED => self.as_pending().map(|pending| pending.by.slot()),
             _ => None,
         }
     }
@@ -400,12 +447,16 @@ impl Claim {
     /// What a transaction has made of the row.
     #[inline(always)]
     pub(crate) fn as_pending(self) -> Option<Pending> {
-        if self.0 >> Self::KIND_SHIFT != Self::PENDING {
+        // Both kinds differ in one bit.
+        if self.0 >> (Self::KIND_SHIFT + 1) != Self::CHANGED >> 1 {
             return None;
         }
         let by = ShortId::new((self.0 >> Self::ID_SHIFT) as u32);
-        let version = (self.0 & ((1 << Self::ID_SHIFT) - 1)) * Self::UNIT;
-        Some(Pending { by, version })
+        let value = self.0 & ((1 << Self::ID_SHIFT) - 1);
+        Some(match self.0 >> Self::KIND_SHIFT {
+            Self::CHANGED => Pending::changed(by, value * Self::UNIT),
+            _ => Pending::inserted(by, value as u32 & STATEMENTS_MAX),
+        })
     }
 }
 
@@ -483,6 +534,10 @@ mod tests {
             assert_eq!(Committed::version(stamp).state(), State::Version(stamp));
         }
         assert_eq!(Committed(0).state(), State::Free(0));
+        for statement in [1, 7, STATEMENTS_MAX] {
+            assert_eq!(Committed::own_insert(statement).inserted_by(), Some(statement));
+        }
+        assert_eq!(Committed::present(1 << 40).inserted_by(), None);
         for bit in 48..64 {
             for whole in [Committed(0), Committed::removed(9), Committed::present(9)] {
                 let changed = Committed(whole.0 ^ 1 << bit);
@@ -494,8 +549,9 @@ mod tests {
         );
         assert!(Claim::of_collector(3).is_collectors() && !Claim::of(3, 255).is_collectors());
         let by = TransactionId { slot: 255, number: 511 }.short();
-        for version in [0, 32, (1 << 48) - 32] {
-            let pending = Pending { by, version };
+        let changed = [32, (1 << 48) - 32].map(|version| Pending::changed(by, version));
+        let inserted = [1, STATEMENTS_MAX].map(|statement| Pending::inserted(by, statement));
+        for pending in changed.into_iter().chain(inserted) {
             let claim = Claim::pending(pending);
             assert!(claim.is_held(9) && !claim.is_collectors());
             assert_eq!(claim.as_pending(), Some(pending));
@@ -516,7 +572,7 @@ mod tests {
             let statement = Claim::of(7, slot);
             assert_eq!((statement.locked_by(), statement.holder()), (None, Some(slot)));
             let by = TransactionId { slot, number: 511 }.short();
-            let pending = Claim::pending(Pending { by, version: 0x300 * 32 });
+            let pending = Claim::pending(Pending::changed(by, 0x300 * 32));
             assert_eq!((pending.locked_by(), pending.holder()), (None, Some(slot)));
         }
         let collector = Claim::of_collector(7);

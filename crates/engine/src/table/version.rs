@@ -398,15 +398,15 @@ impl<M: Medium> Table<M> {
     }
 
     /// The versions of a row that its open transaction has written, from the newest to the oldest,
-    /// and whether the transaction has inserted the row.
+    /// and the statement by which the transaction has inserted the row, if it has.
     pub(crate) fn pending_versions(
         &self,
         row: RowId,
         pending: Pending,
-    ) -> Result<(SmallVec<[Version; 4]>, bool)> {
+    ) -> Result<(SmallVec<[Version; 4]>, Option<u32>)> {
         let mut versions = SmallVec::new();
         if pending.version == 0 {
-            return Ok((versions, true));
+            return Ok((versions, Some(pending.inserted_by)));
         }
         let mut last = self.version_of(pending.version, row, NEWEST)?;
         loop {
@@ -419,11 +419,11 @@ impl<M: Medium> Table<M> {
                 State::Version(offset) => {
                     let before = self.version_of(offset, row, last.order())?;
                     if !is_own(before) {
-                        return Ok((versions, false));
+                        return Ok((versions, None));
                     }
                     last = before;
                 }
-                _ => return Ok((versions, last.previous == Committed::own_insert())),
+                _ => return Ok((versions, last.previous.inserted_by())),
             }
         }
     }

@@ -15,7 +15,7 @@ use super::wait::{Refused, Wanted};
 use crate::engine::Engine;
 use crate::index::{HeldKeys, Index, Key};
 use crate::table::Table;
-use crate::table::layout::Committed;
+use crate::table::layout::Pending;
 use crate::table::ops::{Group, RowPlace};
 use crate::table::version::Version;
 use crate::{Error, Result};
@@ -209,11 +209,7 @@ impl<M: Medium> Engine<M> {
             }
         };
         let commit = self.commit_of(statement.part);
-        let previous = match claimed.own {
-            Some(own) if own.version == 0 => Committed::own_insert(),
-            Some(own) => Committed::version(own.version),
-            None => table.committed(place),
-        };
+        let previous = claimed.own.map_or_else(|| table.committed(place), Pending::as_previous);
         let identity = self.identity_of(statement, commit.as_ref());
         let number = statement.slot.open().map_or(0, |open| open.statement + 1);
         let version = Version {

@@ -76,6 +76,8 @@ pub(super) enum After {
     GiveFree,
     /// It can be used for another row.
     GiveBack,
+    /// Its transaction keeps it by this lock.
+    Lock(Claim),
     /// It stays claimed.
     Keep,
 }
@@ -274,6 +276,9 @@ impl<M: Medium> OldWords<M> {
         match after {
             After::GiveFree => table.give_free(place),
             After::GiveBack => table.give_row_back(row, place),
+            After::Lock(lock) => {
+                table.claim_row(place, lock);
+            }
             After::Keep => {}
         }
         removed

@@ -52,7 +52,7 @@ impl<M: Medium> Engine<M> {
                 rows.iter().rposition(is_it).expect("a row that was changed before")
             }
         };
-        steps.push(Step { at, words });
+        steps.push(Step { statement: open.statement + 1, at, words });
         // All statements of a batch are one.
         open.statement += u32::from(batch.is_none());
     }
@@ -64,7 +64,7 @@ impl<M: Medium> Engine<M> {
         let Some(open) = slot.open_mut() else { return Ok(()) };
         let mut failed = None;
         while open.deferred.steps.len() > left
-            && let Some(Step { at, words }) = open.deferred.steps.pop()
+            && let Some(Step { at, words, .. }) = open.deferred.steps.pop()
         {
             let row = &open.deferred.rows[at];
             for (number, key) in &words {
@@ -80,7 +80,7 @@ impl<M: Medium> Engine<M> {
 
     /// Takes back what a transaction has not written that nobody goes on with.
     pub(crate) fn leave_all(&self, deferred: Deferred<M>) {
-        for Step { at, words } in &deferred.steps {
+        for Step { at, words, .. } in &deferred.steps {
             let row = &deferred.rows[*at];
             for (number, key) in words {
                 // A word that stays does no harm.

@@ -38,6 +38,8 @@ pub(super) struct DeferredRow<M: Medium> {
 
 /// A change of a row.
 pub(super) struct Step {
+    /// Of this statement.
+    pub(super) statement: u32,
     /// The row's place among the rows.
     pub(super) at: usize,
     /// Words that were added to indexes: numbers of indexes, and keys.
@@ -52,6 +54,11 @@ impl<M: Medium> Deferred<M> {
     /// Whether statements are not written when they return.
     pub(super) fn is_on(&self) -> bool {
         self.is_at_commit || self.is_in_batch()
+    }
+
+    /// Steps of the statements until this one, with it.
+    pub(super) fn steps_until(&self, statement: u32) -> usize {
+        self.steps.iter().take_while(|step| step.statement <= statement).count()
     }
 
     pub(super) fn is_in_batch(&self) -> bool {

@@ -24,6 +24,8 @@ struct Undone<'w, M: Medium> {
     suspects: SmallVec<[Suspect; 4]>,
     /// What its transaction has made of it that is left.
     left: Option<Pending>,
+    /// All that is to be taken back of it is.
+    is_whole: bool,
     words: OldWords<M>,
 }
 
@@ -33,6 +35,42 @@ pub(super) struct Ended<M: Medium> {
     rows: Vec<Written<M>>,
     /// Rows that are to be unlocked.
     pub(super) locked: Vec<Written<M>>,
+}
+
+/// How much of a transaction is taken back.
+pub(super) enum Extent<'t, M: Medium> {
+    /// All of it.
+    All,
+    /// What came behind a statement. It keeps rows that it has locked, by this lock.
+    Behind { statement: u32, locked: &'t [Written<M>], lock: Claim },
+}
+
+impl<M: Medium> Clone for Extent<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Medium> Copy for Extent<'_, M> {}
+
+impl<M: Medium> Extent<'_, M> {
+    fn has(self, statement: u32) -> bool {
+        match self {
+            Extent::All => true,
+            Extent::Behind { statement: last, .. } => statement > last,
+        }
+    }
+
+    /// What becomes of a row of which nothing is left.
+    fn after(self, written: &Written<M>) -> After {
+        let Extent::Behind { locked, lock, .. } = self else { return After::GiveFree };
+        let name = |of: &Written<M>| (of.table.number, of.row);
+        match locked.iter().any(|of| name(of) == name(written)) {
+            // Nobody could fold it while the transaction had changed it.
+            true => After::Lock(lock.to_fold()),
+            false => After::GiveFree,
+        }
+    }
 }
 
 impl<M: Medium> Engine<M> {
@@ -117,7 +155,8 @@ impl<M: Medium> Engine<M> {
         slot.set_fate(Fate::Aborted);
         let Ended { rows, locked } = self.forget(slot, None);
         self.unlock(&locked, slot.index);
-        taken_back.and(self.undo(&rows, id.short(), |line| slot.has_published(line)))
+        let undone = self.undo(&rows, id.short(), Extent::All, |line| slot.has_published(line));
+        taken_back.and(undone)
     }
 
     /// Ends the transaction of a slot, and returns what it leaves to be done.
@@ -163,12 +202,14 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
-    /// Takes back what a transaction has made of rows, which was given up. The caller flushes what
-    /// `changed` is told. One fence for 32 rows, and those for freeing.
+    /// Takes back what a transaction has made of rows: that was given up, or goes on behind an
+    /// earlier statement. The caller flushes what `changed` is told. One fence for 32 rows, two if
+    /// it goes on, and those for freeing.
     pub(super) fn undo(
         &self,
         rows: &[Written<M>],
         by: ShortId,
+        extent: Extent<'_, M>,
         mut changed: impl FnMut(u64),
     ) -> Result<()> {
         let mut failed = None;
@@ -180,9 +221,9 @@ impl<M: Medium> Engine<M> {
                 && undone.len() < TOGETHER
                 && lane.suspects_left() > SPARE
             {
-                let is_whole = match self.prepare_undo(&mut lane, written, by) {
+                let is_whole = match self.prepare_undo(&mut lane, written, by, extent) {
                     Ok(Some(row)) => {
-                        let is_whole = row.left.is_none();
+                        let is_whole = row.is_whole;
                         undone.push(row);
                         is_whole
                     }
@@ -210,7 +251,7 @@ impl<M: Medium> Engine<M> {
             }
             let mut words = Vec::new();
             for row in undone {
-                let Undone { written, place, suspects, left, words: of_row } = row;
+                let Undone { written, place, suspects, left, words: of_row, .. } = row;
                 // Until its words are removed, nobody gives the row one of these keys again.
                 let claim = left.map_or(Claim::of_collector(self.opens), Claim::pending);
                 let head = written.table.claim_row(place, claim);
@@ -225,6 +266,11 @@ impl<M: Medium> Engine<M> {
                 }
                 words.push(of_row);
             }
+            if let Extent::Behind { .. } = extent {
+                // Fence: the heads, before others get rows that the transaction has not any more. A
+                // crash must not bring its claims back: it is open, so that they would count.
+                lane.fence();
+            }
             drop(lane);
             for of_row in words {
                 failed = failed.or(of_row.remove().err());
@@ -234,24 +280,31 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Makes suspects of the versions that a transaction has given a row, or of the newest of them.
+    /// `None` if there is nothing to be taken back.
     fn prepare_undo<'w>(
         &self,
         lane: &mut Lane<'_, M>,
         written: &'w Written<M>,
         by: ShortId,
+        extent: Extent<'_, M>,
     ) -> Result<Option<Undone<'w, M>>> {
         let (table, row) = (&written.table, written.row);
         let Some(place) = table.place(row) else { return Ok(None) };
         let pending = table.claim(place).as_pending().filter(|pending| pending.by == by);
         let Some(pending) = pending else { return Ok(None) };
-        let (versions, is_insert) = table.pending_versions(row, pending)?;
-        let count = versions.len().min(lane.suspects_left().saturating_sub(SPARE));
+        let (versions, inserted_by) = table.pending_versions(row, pending)?;
+        let over = versions.iter().take_while(|version| extent.has(version.statement)).count();
+        let is_insert_over = inserted_by.is_some_and(|statement| extent.has(statement));
+        if over == 0 && !is_insert_over {
+            return Ok(None);
+        }
+        let count = over.min(lane.suspects_left().saturating_sub(SPARE));
         let (gone, left) = versions.split_at(count);
         let own_keys = |versions: &[Version]| -> SmallVec<[Group; 2]> {
             versions.iter().filter_map(|version| table.own_group(*version, 0)).collect()
         };
         let (mut old_keys, mut keys) = (own_keys(gone), own_keys(left));
-        let is_new = is_insert && left.is_empty();
+        let is_new = is_insert_over && left.is_empty();
         if is_new {
             old_keys.push(table.read_group(place, 0));
         } else {
@@ -262,14 +315,18 @@ impl<M: Medium> Engine<M> {
             keys.push(table.read_group(place, 0));
         }
         let words = old_keys_of(table, &old_keys, &keys, is_new);
-        let after = match (is_new, left.is_empty()) {
+        let left = match (left.first(), inserted_by) {
+            (Some(version), _) => Some(Pending::changed(by, version.offset)),
+            (None, Some(statement)) if !is_new => Some(Pending::inserted(by, statement)),
+            (None, _) => None,
+        };
+        let after = match (is_new, left) {
             (true, _) => After::GiveBack,
-            (false, true) => After::GiveFree,
-            (false, false) => After::Keep,
+            (false, Some(_)) => After::Keep,
+            (false, None) => extent.after(written),
         };
         let words = OldWords { table: table.clone(), row, place, keys: words, after };
-        let left = left.first().map(|version| Pending { by, version: version.offset });
         let suspects = gone.iter().map(|version| lane.suspect(version.offset)).collect();
-        Ok(Some(Undone { written, place, suspects, left, words }))
+        Ok(Some(Undone { written, place, suspects, left, is_whole: count == over, words }))
     }
 }

@@ -13,7 +13,8 @@
 //!         16  stamp of the slot's last commit
 //!         24  the slot's last transaction: number (44 bits), opening in which it began (12); if
 //!             the record is of none, its own opening
-//!         32  entry: kind (4 bits), table (24), row (36); or that there is a list, of how many
+//!         32  entry: kind (4 bits), table (24), row (36); or that there is a list, of how many; or
+//!             that all is taken back behind a statement, its number
 //!         40  offset of a version, if the entry is of one
 //!         48  number of the statement (24 bits), time limit of the transaction in ms (32)
 //!         56  stamp of the transaction's snapshot
@@ -67,6 +68,8 @@ const INSERTED: u64 = 1;
 const CHANGED: u64 = 2;
 /// Instead of an entry: there is a list of them.
 const LISTED: u64 = 3;
+/// No entry: what a transaction has changed behind a statement is taken back.
+const TAKEN_BACK: u64 = 4;
 const KIND_SHIFT: u32 = 60;
 const TABLE_SHIFT: u32 = 36;
 const TABLE: u64 = (1 << (KIND_SHIFT - TABLE_SHIFT)) - 1;
@@ -250,6 +253,8 @@ pub(crate) enum Content {
     Nothing,
     Row(Entry),
     Rows(Listed),
+    /// All that the transaction has changed behind this statement is to be taken back.
+    TakenBack(u32),
 }
 
 impl Content {
@@ -261,12 +266,14 @@ impl Content {
             Content::Rows(Listed { count, checksum }) => {
                 (checksum, LISTED << KIND_SHIFT | u64::from(count), 0)
             }
+            Content::TakenBack(to) => (0, TAKEN_BACK << KIND_SHIFT | u64::from(to), 0),
         }
     }
 
     fn of_words(checksum: u32, entry: u64, version: u64) -> Option<Self> {
         match entry >> KIND_SHIFT {
             LISTED => Some(Content::Rows(Listed { count: entry as u32, checksum })),
+            TAKEN_BACK => Some(Content::TakenBack(entry as u32)),
             _ => Entry::of_words(entry, version, checksum).map(Content::Row),
         }
     }

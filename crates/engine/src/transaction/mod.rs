@@ -1,5 +1,6 @@
 //! Transactions: slots and their records, stamps of commits, snapshots.
 
+mod back;
 mod batch;
 pub(crate) mod change;
 pub(crate) mod clock;

@@ -17,7 +17,6 @@ use crate::index::{Index, Key};
 use crate::table::Table;
 use crate::table::layout::{Claim, Pending, State};
 use crate::table::ops::{Group, Head, RowPlace};
-use crate::table::version::{NEWEST, Seen};
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -242,7 +241,7 @@ impl<M: Medium> Engine<M> {
         let is_getting_it = match pending {
             _ if unwritten.is_some() => !is_own && unwritten.is_some_and(|(_, may_have)| may_have),
             Some(pending) if !is_own && fate == Some(Fate::Open) => {
-                self.pending_keys(table, row, place, pending)?.is_some_and(|keys| has_key(&keys))
+                self.may_have_pending(table, row, place, pending, has_key)?
             }
             Some(_) => false,
             // An insert on its way has its cells in the tile already.
@@ -255,22 +254,20 @@ impl<M: Medium> Engine<M> {
         Ok(is_getting_it.then_some(perhaps))
     }
 
-    /// The first group of a row as an open transaction has it; `None` if that has removed it.
-    fn pending_keys(
+    /// Whether an open transaction has given a row a key: in any state, which comes back if the
+    /// transaction takes statements back.
+    fn may_have_pending(
         &self,
         table: &Table<M>,
         row: RowId,
         place: RowPlace,
         pending: Pending,
-    ) -> Result<Option<Group>> {
-        if pending.version == 0 {
-            return Ok(Some(table.read_group(place, 0)));
-        }
-        let version = table.version_of(pending.version, row, NEWEST)?;
-        match version.is_removal {
-            true => Ok(None),
-            false => table.group_of(place, Seen::In(version), 0).map(Some),
-        }
+        has_key: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool> {
+        let (versions, inserted_by) = table.pending_versions(row, pending)?;
+        let mut of_versions = versions.iter().filter_map(|of| table.own_group(*of, 0));
+        Ok(of_versions.any(|keys| has_key(&keys))
+            || inserted_by.is_some() && has_key(&table.read_group(place, 0)))
     }
 }
 

@@ -23,7 +23,7 @@ use crate::catalog::HEADER_SLOTS;
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, Pending, State as RowState};
 use crate::table::ops::{Head, RowPlace};
-use crate::table::version::{NEWEST, Seen};
+use crate::table::version::{NEWEST, Seen, Version};
 
 /// A record, its slot, and where it lies.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ struct Found {
 impl Found {
     fn of<M: Medium>(medium: &M, slots: u64, slot: u32, at: u64, record: Record) -> Self {
         let entries = match record.content {
-            Content::Nothing => SmallVec::new(),
+            Content::Nothing | Content::TakenBack(_) => SmallVec::new(),
             Content::Row(entry) => SmallVec::from_elem(entry, 1),
             Content::Rows(listed) => {
                 let list = list_at(slots, slot, record.number);
@@ -52,7 +52,7 @@ impl Found {
     fn is_whole(&self) -> bool {
         match self.record.content {
             Content::Rows(listed) => self.entries.len() == listed.count as usize,
-            Content::Nothing | Content::Row(_) => true,
+            Content::Nothing | Content::Row(_) | Content::TakenBack(_) => true,
         }
     }
 }
@@ -108,6 +108,7 @@ impl Completed {
             void.push(voided.clone());
             records[index] = voided;
         }
+        leave_out_taken_back(&mut records);
         statuses.clear();
         note_fates(medium, slots, &records, statuses);
         let mut heads = BTreeMap::new();
@@ -153,6 +154,20 @@ fn records<M: Medium>(medium: &M, slots: u64) -> Vec<Found> {
         all.extend(of_slot);
     }
     all
+}
+
+/// Forgets what the statement before one that takes statements back has changed. All that leads to
+/// it is durable, and whoever goes on with the transaction takes it back.
+fn leave_out_taken_back(records: &mut [Found]) {
+    for index in 1..records.len() {
+        let (before, found) = (&records[index - 1], &records[index]);
+        let is_taken_back = before.slot == found.slot
+            && before.record.serial == found.record.serial
+            && matches!(found.record.content, Content::TakenBack(_));
+        if is_taken_back {
+            records[index - 1].entries.clear();
+        }
+    }
 }
 
 /// Says what became of the transactions that records are of, and of that before them: it may have
@@ -260,10 +275,13 @@ fn is_known<M: Medium>(
     if let (Some(pending), Some(id)) = (pending, id)
         && pending.by == id.short()
     {
-        return pending.version == entry.version
-            || table.version(pending.version).is_some_and(|version| {
-                version.row == entry.row && version.statement >= found.record.statement
-            });
+        let of_version = |version: Version| {
+            version.row == entry.row && version.statement >= found.record.statement
+        };
+        return match pending.version {
+            0 => entry.version == 0 && pending.inserted_by >= found.record.statement,
+            newest => newest == entry.version || table.version(newest).is_some_and(of_version),
+        };
     }
     let committed = table.stamp_of(table.committed(place));
     let of_claim = pending.and_then(|pending| match statuses.fate(pending.by) {
@@ -333,7 +351,7 @@ fn complete_head<M: Medium>(
             head.committed = committed_by(entry.version, stamp);
         }
         (Fate::Open, Some(id)) => {
-            let pending = Pending { by: id.short(), version: entry.version };
+            let pending = Pending::of(id.short(), entry.version, found.record.statement);
             head.claim = Claim::pending(pending);
             if let Some(before) = committed_before(table, *head, entry.row, pending) {
                 head.committed = before;
@@ -353,8 +371,8 @@ fn committed_before<M: Medium>(
 ) -> Option<Committed> {
     match table.pending_versions(row, pending).ok()? {
         // There was no row: a removal was folded.
-        (_, true) => Some(Committed::removed(table.stamp_of(head.committed))),
-        (versions, false) => versions.last().map(|oldest| oldest.previous),
+        (_, Some(_)) => Some(Committed::removed(table.stamp_of(head.committed))),
+        (versions, None) => versions.last().map(|oldest| oldest.previous),
     }
 }
 
@@ -455,6 +473,10 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
         locked: Vec::new(),
         deferred: Deferred::new(false),
         is_continued: true,
+        back_to: match last.content {
+            Content::TakenBack(to) => Some(to),
+            _ => None,
+        },
         // Who goes on with it says something else.
         wait_ms: 0,
         expires_ms: Some(u64::from(last.limit_ms)),

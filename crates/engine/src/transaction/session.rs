@@ -324,6 +324,49 @@ impl<'d, M: Medium> Transaction<'d, M> {
         Ok(result)
     }
 
+    /// Takes back all that it has changed behind its statement with this number, which
+    /// [`statement`](Transaction::statement) has given: 0 for all of them. The transaction goes on.
+    /// That counts as a statement, which is not taken back by a later call; if there is nothing to
+    /// be taken back, because the number is that of the last statement or greater, it does not.
+    /// Rows that were locked stay so.
+    ///
+    /// Two fences, and for each 32 rows two, and those for giving back what was written. None if
+    /// the transaction is durable at its commit. If an earlier process has begun the transaction,
+    /// all rows of the database are looked at.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let shop = Database::create(&pool, "shop")?;
+    /// let spec = TableSpec::new("items").column("number", Type::U32).primary_key(["number"]);
+    /// let items = shop.create_table(&spec)?;
+    ///
+    /// let mut order = shop.begin()?;
+    /// items.insert_in(&mut order, &[1.into()])?;
+    /// let before = order.statement();
+    /// items.insert_in(&mut order, &[2.into()])?;
+    /// order.take_back_to(before)?;
+    /// assert_eq!(order.statement(), 3); // two inserts, and this
+    /// order.commit()?;
+    /// let get = items.prepare_get("primary")?;
+    /// assert!(get.run(&shop.snapshot(), &[1.into()], |_| Ok(()))?.is_some());
+    /// assert!(get.run(&shop.snapshot(), &[2.into()], |_| Ok(()))?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the transaction is over, or a [batch](Transaction::batch) is in progress
+    /// ([`Error::InBatch`]). When a row is damaged, or the medium met a fault: then the transaction
+    /// can only be given up ([`Error::HalfTakenBack`]).
+    pub fn take_back_to(&mut self, statement: u32) -> Result<()> {
+        self.require_no_batch()?;
+        let slot = self.slot.as_mut().ok_or(Error::TransactionEnded)?;
+        require_whole(slot, self.token)?;
+        self.engine.take_statements_back(slot, statement)
+    }
+
     /// Refuses what cannot be done in a batch, nor after one in which the transaction was exchanged.
     fn require_no_batch(&self) -> Result<()> {
         let open = self.slot.as_ref().and_then(HeldSlot::open);
@@ -339,6 +382,10 @@ impl<'d, M: Medium> Transaction<'d, M> {
         if slot.open().is_some_and(|open| open.deferred.is_in_batch()) {
             self.engine.abort(&mut slot)?;
             return Err(Error::InBatch);
+        }
+        if let Err(error) = require_whole(&slot, self.token) {
+            self.slot = Some(slot);
+            return Err(error);
         }
         self.engine.commit(&mut slot)?;
         drop(slot);
@@ -381,6 +428,14 @@ impl<'d, M: Medium> Transaction<'d, M> {
     }
 }
 
+/// Refuses a transaction of which statements were to be taken back, and could not all be.
+fn require_whole<M: Medium>(slot: &HeldSlot<'_, M>, token: Token) -> Result<()> {
+    match slot.open().is_some_and(|open| open.back_to.is_some()) {
+        true => Err(Error::HalfTakenBack { token }),
+        false => Ok(()),
+    }
+}
+
 /// While it is there, the next statement of a transaction is its last one.
 struct LastOne<'t, 'd, M: Medium>(&'t mut Transaction<'d, M>);
 
@@ -415,6 +470,7 @@ impl<M: Medium> Sealed<M> for Transaction<'_, M> {
         }
         let slot = self.slot.as_ref().ok_or(Error::TransactionEnded)?;
         let open = slot.open().ok_or(Error::TransactionEnded)?;
+        require_whole(slot, self.token)?;
         Ok(View::of(&open.snapshot, slot.id()))
     }
 }
@@ -460,8 +516,11 @@ impl<M: Medium> Engine<M> {
                 self.medium().pause();
                 continue;
             };
-            if let Some(open) = slot.open_mut().filter(|open| open.serial == serial) {
-                open.expires_ms = None;
+            if slot.open().is_some_and(|open| open.serial == serial) {
+                self.finish_taking_back(&mut slot)?;
+                if let Some(open) = slot.open_mut() {
+                    open.expires_ms = None;
+                }
                 self.statuses.set_owner(index, serial, true);
                 return Ok(Resumed::Open(Transaction::of(self, slot)));
             }

@@ -61,6 +61,8 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) deferred: Deferred<M>,
     /// It has changed others in an earlier process.
     pub(crate) is_continued: bool,
+    /// What it has changed behind this statement is to be taken back first of all.
+    pub(crate) back_to: Option<u32>,
     /// How long its statements wait for who is in their way, in ms.
     pub(crate) wait_ms: u64,
     /// Milliseconds after the opening at which anybody may give it up, while nobody has it.
@@ -239,6 +241,7 @@ impl<M: Medium> HeldSlot<'_, M> {
             locked: Vec::new(),
             deferred: Deferred::new(how.is_at_commit),
             is_continued: false,
+            back_to: None,
             wait_ms: how.wait_ms,
             expires_ms: None,
         });

@@ -263,7 +263,8 @@ impl<M: Medium> Engine<M> {
             }
             (None, None) => unreachable!("a statement without a transaction commits"),
             (Some(id), _) => {
-                let pending = Pending { by: id.short(), version };
+                let number = statement.slot.open().map_or(0, |open| open.statement);
+                let pending = Pending::of(id.short(), version, number);
                 statement.slot.has_published(table.claim_row(place, Claim::pending(pending)));
                 let open = statement.slot.open_mut().expect("it has a transaction");
                 if !is_own {

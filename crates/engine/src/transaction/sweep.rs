@@ -6,6 +6,7 @@ use std::sync::Arc;
 use remanent_pmem::{LINE_LEN, Medium};
 use remanent_structures::RowId;
 
+use super::finish::Extent;
 use super::layout::SLOT_COUNT;
 use super::slots::{HeldSlot, Written};
 use super::statuses::Fate;
@@ -78,7 +79,9 @@ impl<M: Medium> Engine<M> {
             Some(Fate::Committed(stamp)) => {
                 self.settle(&written, by, stamp, |line| lines.push(line))
             }
-            Some(Fate::Aborted) | None => self.undo(&[written], by, |line| lines.push(line)),
+            Some(Fate::Aborted) | None => {
+                self.undo(&[written], by, Extent::All, |line| lines.push(line))
+            }
         }
     }
 

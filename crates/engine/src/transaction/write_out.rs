@@ -83,11 +83,8 @@ impl<M: Medium> Change<M> {
                 content_of(groups)
             }
             Kind::Version { cells, has, .. } => {
-                let previous = match self.own {
-                    Some(own) if own.version == 0 => Committed::own_insert(),
-                    Some(own) => Committed::version(own.version),
-                    None => table.committed(self.place),
-                };
+                let previous =
+                    self.own.map_or_else(|| table.committed(self.place), Pending::as_previous);
                 let written = Version {
                     offset: version,
                     row,
@@ -251,7 +248,11 @@ impl<M: Medium> Engine<M> {
         let head = match stamp {
             Some(stamp) if version == 0 => table.publish(*place, Committed::present(stamp)),
             Some(_) => table.publish(*place, Committed::version(version)),
-            None => table.claim_row(*place, Claim::pending(Pending { by: id.short(), version })),
+            None => {
+                let statement = slot.open().map_or(0, |open| open.statement);
+                let pending = Pending::of(id.short(), version, statement);
+                table.claim_row(*place, Claim::pending(pending))
+            }
         };
         slot.has_published(head);
     }

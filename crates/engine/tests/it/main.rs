@@ -1,5 +1,6 @@
 //! Tests of the engine as programs use it.
 
+mod back;
 mod batch_keys;
 mod batches;
 mod changes;

@@ -1,0 +1,94 @@
+//! Taking statements of an open transaction back: one record says so, and then its rows do.
+
+use std::sync::Arc;
+
+use remanent_pmem::Medium;
+
+use super::finish::Extent;
+use super::layout::{Content, ShortId, State};
+use super::slots::{HeldSlot, Written};
+use crate::engine::Engine;
+use crate::table::layout::Claim;
+use crate::{Error, Result};
+
+impl<M: Medium> Engine<M> {
+    /// Takes back what the transaction that has a slot has changed behind a statement. That is a
+    /// statement, too.
+    pub(super) fn take_statements_back(&self, slot: &mut HeldSlot<'_, M>, to: u32) -> Result<()> {
+        let Some(open) = slot.open_mut() else { return Err(Error::TransactionEnded) };
+        if to >= open.statement {
+            return Ok(());
+        }
+        slot.require_statement()?;
+        let Some(open) = slot.open_mut() else { return Err(Error::TransactionEnded) };
+        if open.deferred.is_at_commit {
+            open.statement += 1;
+            let left = open.deferred.steps_until(to);
+            return self.take_back(slot, left);
+        }
+        let medium = self.medium();
+        slot.flush_published(medium);
+        // Fence: what leads to the last statement's version, so that it is taken back even if the
+        // record alone arrives.
+        medium.fence();
+        slot.write(medium, State::Open, None, Content::TakenBack(to));
+        // Fence: before anything is taken back.
+        medium.fence();
+        self.heap.verify()?;
+        if let Some(open) = slot.open_mut() {
+            open.back_to = Some(to);
+            // The record that is durable by now names the newer one.
+            if let Some(before) = open.snapshot_before.take() {
+                self.snapshots.give_back(&before);
+            }
+        }
+        self.finish_taking_back(slot)
+    }
+
+    /// Takes back what the last record says, if all of that is not done yet. Looks at every row if
+    /// an earlier process has begun the transaction.
+    pub(super) fn finish_taking_back(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
+        let (index, Some(id)) = (slot.index, slot.id()) else { return Ok(()) };
+        let Some(open) = slot.open_mut() else { return Ok(()) };
+        let Some(statement) = open.back_to else { return Ok(()) };
+        let by = id.short();
+        let rows = match open.is_continued {
+            true => self.rows_of(by)?,
+            false => std::mem::take(&mut open.rows),
+        };
+        let locked = std::mem::take(&mut open.locked);
+        let lock = Claim::of_lock(self.opens, index);
+        let extent = Extent::Behind { statement, locked: &locked, lock };
+        // All that it changes is durable when it returns.
+        let undone = self.undo(&rows, by, extent, |_| {});
+        let is_left = |of: &Written<M>| {
+            let claim = of.table.place(of.row).map(|place| of.table.claim(place));
+            claim.and_then(Claim::as_pending).is_some_and(|pending| pending.by == by)
+        };
+        if let Some(open) = slot.open_mut() {
+            open.locked = locked;
+            open.rows = rows.into_iter().filter(is_left).collect();
+            if undone.is_ok() {
+                open.back_to = None;
+            }
+        }
+        undone
+    }
+
+    /// All rows that a transaction has changed.
+    fn rows_of(&self, by: ShortId) -> Result<Vec<Written<M>>> {
+        let tables = self.schema.lock(self.medium()).tables.clone();
+        let mut rows = Vec::new();
+        for table in tables {
+            for tile in 0..table.tile_count() {
+                let heads = table.heads_of(tile);
+                let own = heads.filter(|(_, _, head)| {
+                    head.claim.as_pending().is_some_and(|pending| pending.by == by)
+                });
+                rows.extend(own.map(|(row, _, _)| Written { table: Arc::clone(&table), row }));
+            }
+        }
+        self.heap.verify()?;
+        Ok(rows)
+    }
+}
