@@ -205,6 +205,21 @@ fn a_statement_of_a_transaction_takes_one_fence_and_the_last_one_commits_for_it(
         transaction.abort().unwrap();
     };
     assert_eq!(fences(&pool, given_up), 2 + 3);
+    // The same, and one for the heads.
+    let taken_back = |transaction: &mut Transaction<'_, Arc<Sim>>| {
+        let to = transaction.statement();
+        set(transaction, 4, 11).unwrap();
+        set(transaction, 5, 11).unwrap();
+        transaction.take_back_to(to).unwrap();
+    };
+    let mut transaction = database.begin().unwrap();
+    set(&mut transaction, 6, 12).unwrap();
+    assert_eq!(fences(&pool, || taken_back(&mut transaction)), 2 + 4);
+    transaction.commit().unwrap();
+    let how = TransactionOptions::new().durability(Durability::AtCommit);
+    let mut transaction = database.begin_with(&how).unwrap();
+    assert_eq!(fences(&pool, || taken_back(&mut transaction)), 0);
+    drop(transaction);
     let resumed = || {
         let mut transaction = database.begin().unwrap();
         set(&mut transaction, 6, 10).unwrap();

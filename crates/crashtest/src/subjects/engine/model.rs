@@ -90,6 +90,7 @@ impl State {
                 }
                 answer(done)
             }
+            Op::TakeBack(to) => answer(self.open.as_mut().map(|open| open.take_back(to))),
             Op::Lock(id) => answer(self.open.as_mut().and_then(|open| open.lock(id))),
             Op::Commit | Op::Abort => {
                 let Some(open) = self.open.take() else { return Some(Answer::Bool(false)) };
@@ -236,8 +237,12 @@ pub(super) struct Open {
     pub(super) statement: u32,
     /// The rows that it sees.
     pub(super) rows: Rows,
+    /// Those that it saw when it began. Not observed.
+    began_with: Rows,
     /// Keys of rows that it has changed, and whether one was there before. Not observed.
     pending: BTreeMap<u64, bool>,
+    /// Its statements that were not taken back, and rows and keys behind each of them. Not observed.
+    history: Vec<(u32, Rows, BTreeMap<u64, bool>)>,
     /// Keys of rows that it has locked. Not observed.
     locked: BTreeSet<u64>,
     /// Keys of rows that others have changed since it began. Not observed.
@@ -273,7 +278,7 @@ impl Open {
 
     /// One that begins now.
     pub(super) fn on(committed: &Rows) -> Self {
-        Open { rows: committed.clone(), ..Open::default() }
+        Open { rows: committed.clone(), began_with: committed.clone(), ..Open::default() }
     }
 
     /// The newest rows that it may change: its own, and what was committed of others.
@@ -285,6 +290,33 @@ impl Open {
 
     /// Makes a statement; `None` if there is no such row, and false if it is refused.
     pub(super) fn apply(&mut self, committed: &Rows, statement: Statement) -> Option<bool> {
+        let before = self.statement;
+        let done = self.apply_one(committed, statement);
+        self.note_statement(before);
+        done
+    }
+
+    /// Remembers how it is behind a statement.
+    fn note_statement(&mut self, before: u32) {
+        if self.statement > before {
+            self.history.push((self.statement, self.rows.clone(), self.pending.clone()));
+        }
+    }
+
+    /// Takes back what came behind a statement.
+    fn take_back(&mut self, to: u32) -> bool {
+        if to < self.statement {
+            self.history.retain(|(statement, ..)| *statement <= to);
+            let first = (0, self.began_with.clone(), BTreeMap::new());
+            let (_, rows, pending) = self.history.last().cloned().unwrap_or(first);
+            (self.rows, self.pending) = (rows, pending);
+            self.statement += 1;
+            self.note_statement(self.statement - 1);
+        }
+        true
+    }
+
+    fn apply_one(&mut self, committed: &Rows, statement: Statement) -> Option<bool> {
         let newest = self.newest(committed);
         let is_taken =
             |own, id, code| has(&self.rows, own, id, code) || has(&newest, own, id, code);
@@ -333,7 +365,7 @@ impl Open {
     /// Makes statements that count as one; false if they are refused.
     fn apply_batch(&mut self, committed: &Rows, statements: &[Statement]) -> bool {
         let mut open = self.clone();
-        if statements.iter().any(|statement| open.apply(committed, *statement) == Some(false)) {
+        if statements.iter().any(|of| open.apply_one(committed, *of) == Some(false)) {
             return false;
         }
         // A row that has been changed back is free again.
@@ -346,6 +378,7 @@ impl Open {
                 || open.rows.get(id) != self.rows.get(id)
         });
         open.statement = self.statement + u32::from(open.statement > self.statement);
+        open.note_statement(self.statement);
         *self = open;
         true
     }
@@ -385,15 +418,13 @@ impl Open {
         self.pending.contains_key(&id) || self.locked.contains(&id)
     }
 
-    /// Whether it keeps others from giving a row one of the keys.
+    /// Whether it keeps others from giving a row one of the keys: in any state that may come back.
     pub(super) fn takes(&self, id: Option<u64>, code: Option<u64>) -> bool {
-        let own: Rows = self
-            .rows
-            .iter()
-            .filter(|(id, _)| self.pending.contains_key(id))
-            .map(|(id, row)| (*id, *row))
-            .collect();
-        has(&own, None, id, code)
+        let mut states = self.history.iter().map(|(_, rows, pending)| (rows, pending));
+        states.any(|(rows, pending)| {
+            let own = rows.iter().filter(|(id, _)| pending.contains_key(id));
+            has(&own.map(|(id, row)| (*id, *row)).collect(), None, id, code)
+        })
     }
 
     /// Another one has changed rows.

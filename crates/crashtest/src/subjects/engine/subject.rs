@@ -92,6 +92,8 @@ pub(super) enum Op {
     CommitWith(Statement),
     /// The open transaction locks a row of the first table.
     Lock(u64),
+    /// The open transaction takes back what came behind the statement with this number.
+    TakeBack(u32),
     Commit,
     Abort,
     /// Statements of the open transaction, which begins if there is none, that count as one.
@@ -228,6 +230,7 @@ impl Tables {
                 answer(transactions::commit_with(database, statement), bool_or_none)
             }
             Op::Lock(id) => answer(transactions::lock(database, id), bool_or_none),
+            Op::TakeBack(to) => answer(transactions::take_back(database, to), bool_or_none),
             Op::Commit => answer(transactions::end(database, true), Answer::Bool),
             Op::Abort => answer(transactions::end(database, false), Answer::Bool),
             Op::Batch(ref statements) => {
@@ -490,6 +493,7 @@ impl Subject for Tables {
             Op::Within(_)
             | Op::CommitWith(_)
             | Op::Lock(_)
+            | Op::TakeBack(_)
             | Op::Commit
             | Op::Abort
             | Op::Batch(_)
@@ -601,7 +605,8 @@ impl Subject for Tables {
             (Mix::Transactions, 14 | 15) => Op::Commit,
             (Mix::Transactions, 16) => Op::Abort,
             (Mix::Transactions, 17) => Op::Delete(table, id),
-            (Mix::Transactions, 18 | 19) => Op::Lock(id),
+            (Mix::Transactions, 18) => Op::Lock(id),
+            (Mix::Transactions, 19) => Op::TakeBack(rng.below(6) as u32),
             (Mix::Transactions, 3..=4) => Op::Update(table, id, code, value),
             (Mix::Transactions, 5) => Op::Collect,
             (Mix::Transfers, 3..=5) => Op::Scan(table),

@@ -126,6 +126,14 @@ pub(super) fn lock(database: &Database<M>, id: u64) -> Result<Option<()>, Error>
     locked
 }
 
+/// Has the open transaction take back what came behind a statement. `None` if there is none.
+pub(super) fn take_back(database: &Database<M>, to: u32) -> Result<Option<()>, Error> {
+    let Some(mut transaction) = resumed(database)? else { return Ok(None) };
+    transaction.take_back_to(to)?;
+    transaction.suspend();
+    Ok(Some(()))
+}
+
 /// Commits the open transaction, or gives it up. Whether there is one.
 pub(super) fn end(database: &Database<M>, is_commit: bool) -> Result<bool, Error> {
     let Some(transaction) = resumed(database)? else { return Ok(false) };
