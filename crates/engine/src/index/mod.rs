@@ -5,9 +5,11 @@ mod key;
 mod locks;
 pub(crate) mod order;
 mod rows;
+mod set;
 mod structure;
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
@@ -17,28 +19,82 @@ pub(crate) use self::key::Key;
 pub(crate) use self::locks::{HeldKeys, KeyLocks};
 use self::order::{Order, Span};
 pub(crate) use self::rows::{Dram, Rows};
+pub(crate) use self::set::{IndexSet, Member, Role};
 pub(crate) use self::structure::{Tree, Words};
 
 use crate::Result;
 use crate::schema::IndexSpec;
 use crate::table::layout::Format;
+use crate::table::ops::KeyCells;
 
 /// An index of a table.
 pub(crate) struct Index<M: Medium> {
     pub(crate) spec: IndexSpec,
     /// Its number among the members of the heap.
     pub(crate) number: u32,
+    /// The same number for it and for those to which it is moved in this opening.
+    pub(crate) id: u32,
     pub(crate) rows: Rows<M>,
+    /// Whether opening has found it empty: it has all rows once those of its table are
+    /// [rebuilt](crate::table::rebuild::Rebuilding).
+    pub(crate) is_rebuilt: bool,
+    /// Whether keys have columns of the second group of a row.
+    pub(crate) needs_others: bool,
+    /// One of [`IN_USE`], [`MOVED`] and [`DROPPED`].
+    fate: AtomicU8,
 }
+
+/// Statements keep the index.
+const IN_USE: u8 = 0;
+/// Another index has taken its place. Statements do not keep this one any more.
+const MOVED: u8 = 1;
+/// It was dropped.
+const DROPPED: u8 = 2;
 
 /// Numbers of rows.
 pub(crate) type Candidates = SmallVec<[RowId; 8]>;
 
 impl<M: Medium> Index<M> {
-    /// The key of a row, by its first group; `None` when the row is not in the index.
+    pub(crate) fn new(format: &Format, spec: IndexSpec, number: u32, rows: Rows<M>) -> Self {
+        let needs_others = spec.columns.iter().any(|&column| format.cells[column].group != 0);
+        let fate = AtomicU8::new(IN_USE);
+        Index { spec, number, id: number, rows, is_rebuilt: false, needs_others, fate }
+    }
+
+    /// Says that another index has taken its place, which statements use already.
+    pub(crate) fn set_moved(&self) {
+        // Release: partner of the load in `fate`. Before statements do not keep the index.
+        self.fate.store(MOVED, Ordering::Release);
+    }
+
+    /// Says that it was dropped.
+    pub(crate) fn set_dropped(&self) {
+        // Release: as in `set_moved`.
+        self.fate.store(DROPPED, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn fate(&self) -> u8 {
+        // Acquire: partner of the stores in `set_moved` and `set_dropped`. A statement that has
+        // not kept the index has begun after them, and whoever knows of it sees them.
+        self.fate.load(Ordering::Acquire)
+    }
+
+    /// Whether everything that was committed up to now is in it. To be asked once it was read.
+    #[inline(always)]
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.fate() == IN_USE
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.fate() == DROPPED
+    }
+
+    /// The key of a row; `None` when the row is not in the index.
     #[inline]
-    pub(crate) fn key_of(&self, format: &Format, keys: &[u8]) -> Option<Key> {
-        Key::of_row(format, &self.spec, keys)
+    pub(crate) fn key_of(&self, format: &Format, row: KeyCells<'_>) -> Option<Key> {
+        Key::of_row(format, &self.spec, row)
     }
 
     /// Whether only one row can have a key.
@@ -71,11 +127,11 @@ impl<M: Medium> Index<M> {
         self.rows.scan(span, order, visit)
     }
 
-    /// Puts rows into the index that are not in it, by their first groups.
+    /// Puts rows into the index that are not in it.
     pub(crate) fn insert_rows<'k>(
         &self,
         format: &Format,
-        rows: impl Iterator<Item = (RowId, &'k [u8])>,
+        rows: impl Iterator<Item = (RowId, KeyCells<'k>)>,
     ) -> Result<()> {
         self.rows.insert_rows(format, &self.spec, rows)
     }

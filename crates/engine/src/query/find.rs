@@ -49,6 +49,7 @@ impl<M: Medium> Find<M> {
             rows.push(row);
             Ok(None::<()>)
         })?;
+        prepared.require_index()?;
         // A row number that was used before, with the same key, may have a second word.
         rows.sort_unstable();
         rows.dedup();

@@ -56,7 +56,7 @@ impl<M: Medium> Get<M> {
         prepared.engine.require_kept(view)?;
         match found {
             Some(row) => read(&row).map(Some),
-            None => damage.map_or(Ok(None), Err),
+            None => damage.map_or_else(|| prepared.require_index().map(|()| None), Err),
         }
     }
 

@@ -35,7 +35,7 @@ impl<M: Medium> Engine<M> {
         statement: &mut Statement<'_, '_, M>,
         row: DeferredRow<M>,
         cells: Cells,
-        words: SmallVec<[(usize, Key); 2]>,
+        words: SmallVec<[(u32, Key); 2]>,
     ) {
         let slot = statement.slot.index;
         let before = self.statuses.unwritten.set(self.medium(), slot, row.name(), cells);
@@ -67,8 +67,8 @@ impl<M: Medium> Engine<M> {
         {
             let is_first = before.is_none();
             let row = &open.deferred.rows[at];
-            for (number, key) in &words {
-                failed = failed.or(row.table.indexes[*number].rows.remove(key, row.row).err());
+            for (id, key) in &words {
+                failed = failed.or(row.table.remove_word(*id, key, row.row).err());
             }
             match before {
                 Some(cells) => {
@@ -89,9 +89,9 @@ impl<M: Medium> Engine<M> {
     pub(crate) fn leave_all(&self, deferred: Deferred<M>) {
         for Step { at, words, .. } in &deferred.steps {
             let row = &deferred.rows[*at];
-            for (number, key) in words {
+            for (id, key) in words {
                 // A word that stays does no harm.
-                let _ = row.table.indexes[*number].rows.remove(key, row.row);
+                let _ = row.table.remove_word(*id, key, row.row);
             }
         }
         for row in deferred.rows {

@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod collect;
 mod defer;
 mod deferred;
+mod distinct;
 mod finish;
 pub(crate) mod layout;
 pub(crate) mod list;
