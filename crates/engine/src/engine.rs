@@ -10,6 +10,7 @@ use remanent_structures::shared::Inspection;
 
 use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS};
 use crate::index::{Dram, Index, KeyLocks};
+use crate::schema::IndexKind;
 use crate::table::Table;
 use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
@@ -172,6 +173,11 @@ impl<M: Medium> Engine<M> {
                 .map_err(Error::into_pool)?;
         for table in &schema.tables {
             table.rebuilding.set_opened(stamps.visible());
+            // A transaction that goes on may see a moment at which an index was not there yet.
+            let set = table.indexes.load();
+            for index in set.named().filter(|index| index.spec.kind == IndexKind::Unique) {
+                index.set_unique_since(stamps.visible());
+            }
             if completed.has_open(table.number) {
                 table.rebuilding.want();
             }

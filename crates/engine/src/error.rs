@@ -52,6 +52,22 @@ pub enum Error {
         /// The rows.
         rows: [RowId; 2],
     },
+    /// A unique index was made after the moment that is read, and two rows had the same key then.
+    #[error(
+        "table {table:?}: rows {} and {} had the same {index:?} key ({key}) at the moment that is \
+         read, which is older than the index; read it by another index, or scan the table",
+        rows[0].get(), rows[1].get()
+    )]
+    Ambiguous {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// The key, as a person writes it.
+        key: String,
+        /// The rows.
+        rows: [RowId; 2],
+    },
     /// A statement was prepared for an index that was dropped since.
     #[error(
         "table {table:?}: index {index:?} was dropped after the statement was prepared; prepare it \

@@ -47,6 +47,7 @@ impl<M: Medium> Engine<M> {
             if index.spec.kind.is_unique() {
                 set_role(table, &index, Role::Enforced);
                 self.require_distinct(table, &index)?;
+                index.set_unique_since(self.stamps.visible());
             }
             self.publish_index(table, &index, None)
         });
@@ -73,6 +74,7 @@ impl<M: Medium> Engine<M> {
         }
         let spec = IndexSpec { placement, ..old.spec.clone() };
         let index = self.begin_index(table, spec, Some(old.id))?;
+        index.set_unique_since(old.unique_since());
         let built = self.build_index(table, &index);
         if let Err(error) = built.and_then(|()| self.publish_index(table, &index, Some(&old))) {
             self.abandon_index(table, index);
@@ -87,7 +89,7 @@ impl<M: Medium> Engine<M> {
                 }
             }
         });
-        old.set_moved();
+        old.retire();
         remove_from(table, &old);
         drop(old);
         self.free_dropped()
@@ -112,7 +114,7 @@ impl<M: Medium> Engine<M> {
             self.replace_catalog(&mut schema, catalog, &[])?;
             schema.retired.push(Arc::clone(&index));
         }
-        index.set_dropped();
+        index.retire();
         remove_from(table, &index);
         drop(index);
         self.free_dropped()
@@ -231,7 +233,7 @@ impl<M: Medium> Engine<M> {
 
     /// Gives an index back that the catalog does not have among those of a table.
     fn abandon_index(&self, table: &Table<M>, index: Arc<Index<M>>) {
-        index.set_dropped();
+        index.retire();
         remove_from(table, &index);
         drop(index);
         // What cannot be freed now is freed later. An error tells of the medium, and who meets it

@@ -9,7 +9,7 @@ mod set;
 mod structure;
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
@@ -40,16 +40,11 @@ pub(crate) struct Index<M: Medium> {
     pub(crate) is_rebuilt: bool,
     /// Whether keys have columns of the second group of a row.
     pub(crate) needs_others: bool,
-    /// One of [`IN_USE`], [`MOVED`] and [`DROPPED`].
-    fate: AtomicU8,
+    is_retired: AtomicBool,
+    /// Two rows may have had the same key before this stamp, although the index is unique: it was
+    /// made later.
+    unique_since: AtomicU64,
 }
-
-/// Statements keep the index.
-const IN_USE: u8 = 0;
-/// Another index has taken its place. Statements do not keep this one any more.
-const MOVED: u8 = 1;
-/// It was dropped.
-const DROPPED: u8 = 2;
 
 /// Numbers of rows.
 pub(crate) type Candidates = SmallVec<[RowId; 8]>;
@@ -57,38 +52,37 @@ pub(crate) type Candidates = SmallVec<[RowId; 8]>;
 impl<M: Medium> Index<M> {
     pub(crate) fn new(format: &Format, spec: IndexSpec, number: u32, rows: Rows<M>) -> Self {
         let needs_others = spec.columns.iter().any(|&column| format.cells[column].group != 0);
-        let fate = AtomicU8::new(IN_USE);
-        Index { spec, number, id: number, rows, is_rebuilt: false, needs_others, fate }
+        let is_retired = AtomicBool::new(false);
+        let (id, is_rebuilt, unique_since) = (number, false, AtomicU64::new(0));
+        Index { spec, number, id, rows, is_rebuilt, needs_others, is_retired, unique_since }
     }
 
-    /// Says that another index has taken its place, which statements use already.
-    pub(crate) fn set_moved(&self) {
-        // Release: partner of the load in `fate`. Before statements do not keep the index.
-        self.fate.store(MOVED, Ordering::Release);
+    /// Says that no two rows have the same key from this stamp on.
+    pub(crate) fn set_unique_since(&self, stamp: u64) {
+        // Relaxed: before anybody gets the index by its name.
+        self.unique_since.store(stamp, Ordering::Relaxed);
     }
 
-    /// Says that it was dropped.
-    pub(crate) fn set_dropped(&self) {
-        // Release: as in `set_moved`.
-        self.fate.store(DROPPED, Ordering::Release);
-    }
-
+    /// The stamp from which on no two rows have the same key, if the index is unique.
     #[inline(always)]
-    fn fate(&self) -> u8 {
-        // Acquire: partner of the stores in `set_moved` and `set_dropped`. A statement that has
-        // not kept the index has begun after them, and whoever knows of it sees them.
-        self.fate.load(Ordering::Acquire)
+    pub(crate) fn unique_since(&self) -> u64 {
+        // Relaxed: who has the index by its name sees it.
+        self.unique_since.load(Ordering::Relaxed)
+    }
+
+    /// Says that it was dropped, or that another index has taken its place, which statements use
+    /// already. They do not keep this one from now on.
+    pub(crate) fn retire(&self) {
+        // Release: partner of the load in `is_in_use`.
+        self.is_retired.store(true, Ordering::Release);
     }
 
     /// Whether everything that was committed up to now is in it. To be asked once it was read.
     #[inline(always)]
     pub(crate) fn is_in_use(&self) -> bool {
-        self.fate() == IN_USE
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_dropped(&self) -> bool {
-        self.fate() == DROPPED
+        // Acquire: partner of the store in `retire`. A statement that has not kept the index has
+        // begun after it, and whoever knows of that statement sees it.
+        !self.is_retired.load(Ordering::Acquire)
     }
 
     /// The key of a row; `None` when the row is not in the index.

@@ -72,32 +72,18 @@ impl<M: Medium> Prepared<M> {
         &self.index
     }
 
-    /// The index as it is now.
+    /// Has `read` read the index, as often as it is moved meanwhile.
     ///
     /// # Errors
     ///
-    /// When it was dropped.
-    fn current(&self) -> Result<Arc<Index<M>>> {
-        self.table.require_index(&self.index)?;
-        match self.index.is_in_use() {
-            true => Ok(Arc::clone(&self.index)),
-            false => self.moved(),
-        }
-    }
-
-    #[cold]
-    fn moved(&self) -> Result<Arc<Index<M>>> {
-        self.table.moved_to(&self.index).ok_or_else(|| self.table.index_dropped(&self.index))
-    }
-
-    /// Has `read` read the index, as often as it is moved meanwhile.
+    /// That of `read`, and when the index was dropped meanwhile.
     pub(super) fn read_index(&self, mut read: impl FnMut(&Index<M>) -> Result<()>) -> Result<()> {
         read(&self.index)?;
         if self.index.is_in_use() {
             return Ok(());
         }
         loop {
-            let index = self.moved()?;
+            let index = self.table.require_moved_to(&self.index)?;
             read(&index)?;
             if index.is_in_use() {
                 return Ok(());
@@ -105,13 +91,11 @@ impl<M: Medium> Prepared<M> {
         }
     }
 
-    /// Refuses an answer of an index that was dropped before all of it was read.
+    /// Refuses what was asked of an index that was dropped: before it is read, and if it does not
+    /// lead to a row, afterwards.
     #[inline]
     pub(super) fn require_index(&self) -> Result<()> {
-        match self.index.is_in_use() {
-            true => Ok(()),
-            false => self.moved().map(drop),
-        }
+        self.table.require_index(&self.index)
     }
 
     /// The key with these values; `None` if one of them is NULL: no row has that key.
@@ -120,7 +104,7 @@ impl<M: Medium> Prepared<M> {
         let (table, spec) = (&*self.table, &self.index().spec);
         let columns = &spec.columns;
         table.require_there()?;
-        table.require_index(&self.index)?;
+        self.require_index()?;
         if values.len() != columns.len() {
             return Err(table.wrong_count(columns.len(), values.len()));
         }
@@ -137,7 +121,7 @@ impl<M: Medium> Prepared<M> {
     pub(super) fn bound(&self, bound: KeyBound<'_>) -> Result<Bound<OrderedBytes>> {
         let (table, columns) = (&*self.table, &self.index().spec.columns);
         table.require_there()?;
-        table.require_index(&self.index)?;
+        self.require_index()?;
         let prefix = |values: &[Value<'_>]| {
             let Some(columns) = columns.get(..values.len()) else {
                 return Err(table.wrong_count(columns.len(), values.len()));
@@ -209,7 +193,8 @@ impl<M: Medium> Clone for Prepared<M> {
     fn clone(&self) -> Self {
         let (engine, table) = (Arc::clone(&self.engine), Arc::clone(&self.table));
         // That of a moved index does not keep the memory of the old one.
-        let index = self.current().unwrap_or_else(|_| Arc::clone(&self.index));
+        let moved = if self.index.is_in_use() { None } else { table.moved_to(&self.index) };
+        let index = moved.unwrap_or_else(|| Arc::clone(&self.index));
         Prepared { engine, table, index }
     }
 }

@@ -25,9 +25,15 @@ const MANY: usize = 128;
 /// A prepared read of the rows of a range of keys, by an ordered index.
 ///
 /// Made by [`Table::prepare_range`](crate::Table::prepare_range), which has an example.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Range<M: Medium = Mapped> {
     prepared: Prepared<M>,
+}
+
+impl<M: Medium> Clone for Range<M> {
+    fn clone(&self) -> Self {
+        Range { prepared: self.prepared.clone() }
+    }
 }
 
 /// A bound of a range: values of the first columns of an index. All of its columns may have one, or

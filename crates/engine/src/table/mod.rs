@@ -88,7 +88,7 @@ impl<M: Medium> Table<M> {
     /// The index to which one was moved that is not in use any more; `None` if it was dropped.
     pub(crate) fn moved_to(&self, index: &Index<M>) -> Option<Arc<Index<M>>> {
         let set = self.indexes.load();
-        set.named().find(|other| other.id == index.id).cloned()
+        set.named().find(|other| other.id == index.id && other.is_in_use()).cloned()
     }
 
     /// Removes a word from the indexes that have an [`id`](Index), if it is there.
@@ -96,18 +96,22 @@ impl<M: Medium> Table<M> {
         self.indexes.load().with_id(id).try_for_each(|index| index.rows.remove(key, row))
     }
 
-    /// Refuses an index that was dropped.
+    /// Refuses an index that was dropped, or that was moved before it was.
     #[inline]
     pub(crate) fn require_index(&self, index: &Index<M>) -> Result<()> {
-        match index.is_dropped() {
-            true => Err(self.index_dropped(index)),
-            false => Ok(()),
+        match index.is_in_use() {
+            true => Ok(()),
+            false => self.require_moved_to(index).map(drop),
         }
     }
 
+    /// As [`moved_to`](Table::moved_to).
     #[cold]
-    pub(crate) fn index_dropped(&self, index: &Index<M>) -> Error {
-        Error::IndexDropped { table: self.name.clone(), index: index.spec.name.clone() }
+    pub(crate) fn require_moved_to(&self, index: &Index<M>) -> Result<Arc<Index<M>>> {
+        self.moved_to(index).ok_or_else(|| Error::IndexDropped {
+            table: self.name.clone(),
+            index: index.spec.name.clone(),
+        })
     }
 
     /// Has statements that begin from now on use other indexes, and waits for those that use the
