@@ -11,7 +11,7 @@ use remanent_structures::RowId;
 use crate::query::{Delete, Find, Get, Range, Row, Update};
 use crate::rebuild::{Rebuild, RebuildProgress};
 use crate::root::Root;
-use crate::schema::{Column, Placement, TableSpec};
+use crate::schema::{Column, IndexSpec, NewIndex, Placement, TableSpec};
 use crate::table;
 use crate::transaction::{
     Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
@@ -98,6 +98,89 @@ impl<M: Medium> Database<M> {
     /// changed then. When the medium met a fault.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.engine.drop_table(name)
+    }
+
+    /// Makes an index of a table, while others read and change it: one durable step, after which
+    /// the index has its name. Until then, nothing reads it. A crash before leaves nothing of it.
+    ///
+    /// Looks at every row once; at twice of them for a unique index. Statements add words to the
+    /// index meanwhile. An index may have any columns. Those that no index had when the table was
+    /// made lie with the rest of the row: each row that such an index leads to costs one line more
+    /// to compare. Two fences if it is in DRAM, and four if it is in the pool, besides those for
+    /// blocks, and for each key of an [ordered](NewIndex::ordered) one.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, NewIndex, Placement, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let shop = Database::create(&pool, "shop")?;
+    /// let spec = TableSpec::new("items")
+    ///     .column("number", Type::U32)
+    ///     .column("name", Type::Text { max: 20 })
+    ///     .primary_key(["number"]);
+    /// let items = shop.create_table(&spec)?;
+    /// items.insert(&[1.into(), "lamp".into()])?;
+    ///
+    /// shop.create_index(&items, &NewIndex::unique("by_name", ["name"]))?;
+    /// let by_name = items.prepare_get("by_name")?;
+    /// let found = by_name.run(&shop.snapshot(), &["lamp".into()], |row| row.get::<u32>(0))?;
+    /// assert_eq!(found, Some(1));
+    ///
+    /// shop.place_index(&items, "by_name", Placement::Dram)?; // `by_name` goes on
+    /// assert!(by_name.run(&shop.snapshot(), &["lamp".into()], |_| Ok(()))?.is_some());
+    /// shop.drop_index(&items, "by_name")?;
+    /// assert!(by_name.run(&shop.snapshot(), &["lamp".into()], |_| Ok(())).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Index`] when the description is wrong, or an index of this name is there.
+    /// [`Error::Duplicate`] when it is to be unique, and two rows have the same key;
+    /// [`Error::Conflict`] when a transaction that is open decides that. When the pool is full, the
+    /// table was dropped meanwhile, or one of its rows is damaged. Nothing was changed then. When
+    /// the medium met a fault.
+    pub fn create_index(&self, table: &Table<M>, index: &NewIndex) -> Result<()> {
+        self.engine.create_index(self.own(table)?, index)
+    }
+
+    /// Drops an index, while others read and change its table: one durable step. Statements that
+    /// were prepared for it answer [`Error::IndexDropped`] from then on. Its space comes back when
+    /// none of them is left: now, or with the next [`collect`](Database::collect), dropping, or
+    /// closing of the database. Two fences, and those for freeing. Looks at every block of the
+    /// database if the index is in the pool.
+    ///
+    /// # Errors
+    ///
+    /// When the table has no such index, or it is that of the primary key ([`Error::PrimaryKey`]);
+    /// when not even what dropping needs is left in a full pool: nothing was changed then. When the
+    /// medium met a fault.
+    pub fn drop_index(&self, table: &Table<M>, index: &str) -> Result<()> {
+        self.engine.drop_index(self.own(table)?, index)
+    }
+
+    /// Moves an index to the pool or to DRAM, while others read and change its table: builds the
+    /// other one, exchanges them in one durable step, and frees the old one. Does nothing if the
+    /// index lies there.
+    ///
+    /// Statements that were prepared for it go on. As long as they are there, they keep the space
+    /// of the old one, and each execution takes a lock-free look for the new one. A clone of one,
+    /// and one that is prepared again, does neither.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create_index`](Database::create_index), but for those of a description, and when
+    /// the table has no such index.
+    pub fn place_index(&self, table: &Table<M>, index: &str, placement: Placement) -> Result<()> {
+        self.engine.place_index(self.own(table)?, index, placement)
+    }
+
+    /// A table, if it is one of this database.
+    fn own<'t>(&self, table: &'t Table<M>) -> Result<&'t Arc<table::Table<M>>> {
+        match Arc::ptr_eq(&self.engine, &table.engine) {
+            true => Ok(&table.core),
+            false => Err(Error::OtherDatabase),
+        }
     }
 
     /// The table of this name.
@@ -354,12 +437,12 @@ impl<M: Medium> Table<M> {
     ///
     /// When there is none.
     pub fn placement(&self, index: &str) -> Result<Placement> {
-        let found = self.core.indexes.iter().find(|of| of.spec.name == index);
-        let found = found.ok_or_else(|| Error::NoSuchIndex {
-            table: self.core.name.clone(),
-            index: index.to_owned(),
-        })?;
-        Ok(found.spec.placement)
+        Ok(self.core.index(index)?.spec.placement)
+    }
+
+    /// Its indexes, as they are now. That of the primary key is named `primary`.
+    pub fn indexes(&self) -> Vec<IndexSpec> {
+        self.core.indexes.load().named().map(|index| index.spec.clone()).collect()
     }
 
     /// Adds a row, and commits that: it is durable when this returns. The values are in the order

@@ -9,7 +9,8 @@ use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use remanent_structures::shared::Inspection;
 
 use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS};
-use crate::index::{Dram, KeyLocks};
+use crate::index::{Dram, Index, KeyLocks};
+use crate::schema::IndexKind;
 use crate::table::Table;
 use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
@@ -42,7 +43,9 @@ pub(crate) struct Engine<M: Medium> {
     /// How often the pool was opened: claims of earlier times count for nothing.
     pub(crate) opens: u64,
     pub(crate) clock: Clock,
-    /// Held by who frees the blocks of dropped tables.
+    /// Held by who makes, drops or moves an index.
+    pub(crate) altering: PauseMutex<()>,
+    /// Held by who frees the blocks of dropped tables and indexes.
     pub(crate) freeing: PauseMutex<()>,
     /// Held by who has rows say what became of transactions of an earlier process.
     pub(crate) sweeping: PauseMutex<()>,
@@ -54,6 +57,30 @@ pub(crate) struct Schema<M: Medium> {
     pub(crate) tables: Vec<Arc<Table<M>>>,
     /// Tables that were dropped in this opening, and that somebody may still have.
     pub(crate) dropped: Vec<Arc<Table<M>>>,
+    /// Indexes that somebody may have and the catalog does not count among a table's: those that
+    /// were dropped in this opening, or exchanged for others, and those that are being built.
+    pub(crate) retired: Vec<Arc<Index<M>>>,
+    /// Indexes of which a faulty medium does not tell whether the catalog has them. They are kept.
+    pub(crate) undecided: Vec<Arc<Index<M>>>,
+    /// The greatest number that a table or an index has had in this opening. The catalog does not
+    /// know that of an index in DRAM before it is built.
+    pub(crate) last_number: u32,
+}
+
+impl<M: Medium> Schema<M> {
+    pub(crate) fn of(catalog: Catalog, tables: Vec<Arc<Table<M>>>) -> Self {
+        let last_number = catalog.last_number;
+        let (dropped, retired, undecided) = (Vec::new(), Vec::new(), Vec::new());
+        Schema { catalog, tables, dropped, retired, undecided, last_number }
+    }
+
+    /// The catalog that comes after the present one, to be changed before it is written.
+    pub(crate) fn next_catalog(&self) -> Catalog {
+        let mut catalog = self.catalog.clone();
+        catalog.version += 1;
+        catalog.last_number = self.last_number;
+        catalog
+    }
 }
 
 impl<M: Medium> Engine<M> {
@@ -83,14 +110,20 @@ impl<M: Medium> Engine<M> {
             Ok(_) => violations.push(Violation::new(catalog, "this is not the newest catalog")),
             Err(what) => violations.push(Violation::new(catalog, what)),
         }
-        if schema.catalog.dropped.len() != schema.dropped.len() {
+        let in_pool = schema.retired.iter().filter(|index| index.rows.header().is_some());
+        if schema.catalog.dropped.len() != schema.dropped.len() + in_pool.count() {
             // Another thread frees them, or there is no room for a catalog without them.
             blocks = None;
         }
+        let mut inspected = Vec::new();
         for table in schema.tables.iter().chain(&schema.dropped) {
-            let Inspection { violations: of_table, blocks: reached, .. } =
-                table.inspect(self.stamps.visible())?;
-            violations.extend(of_table);
+            inspected.push(table.inspect(self.stamps.visible())?);
+        }
+        for index in &schema.retired {
+            inspected.push(index.rows.inspect()?);
+        }
+        for Inspection { violations: of_one, blocks: reached, .. } in inspected {
+            violations.extend(of_one);
             match (&mut blocks, reached) {
                 (Some(blocks), Some(reached)) => blocks.extend(reached),
                 (blocks, _) => *blocks = None,
@@ -124,8 +157,7 @@ impl<M: Medium> Engine<M> {
         let unused = (0..SLOT_COUNT).map(|_| Slot::of(Record::NONE, NextOutcome::default(), None));
         let opening = Serial::opening_of(heap.pool().opens());
         let slots = Slots::new(slots.offset, &statuses, opening, unused);
-        let (tables, dropped) = (Vec::new(), Vec::new());
-        let schema = Schema { catalog: Catalog::default(), tables, dropped };
+        let schema = Schema::of(Catalog::default(), Vec::new());
         let (dram, stamps, snapshots) = (Dram::default(), Stamps::after(0), Snapshots::new());
         Ok(Engine::new(heap, schema, dram, slots, statuses, stamps, snapshots))
     }
@@ -141,6 +173,11 @@ impl<M: Medium> Engine<M> {
                 .map_err(Error::into_pool)?;
         for table in &schema.tables {
             table.rebuilding.set_opened(stamps.visible());
+            // A transaction that goes on may see a moment at which an index was not there yet.
+            let set = table.indexes.load();
+            for index in set.named().filter(|index| index.spec.kind == IndexKind::Unique) {
+                index.set_unique_since(stamps.visible());
+            }
             if completed.has_open(table.number) {
                 table.rebuilding.want();
             }
@@ -174,6 +211,7 @@ impl<M: Medium> Engine<M> {
             waits: Waits::new(),
             opens,
             clock,
+            altering: PauseMutex::default(),
             freeing: PauseMutex::default(),
             sweeping,
         }

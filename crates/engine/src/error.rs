@@ -26,6 +26,68 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// An index cannot be made as it was described.
+    #[error("index {index:?} of table {table:?} cannot be made: {reason}")]
+    Index {
+        /// Name of the table.
+        table: String,
+        /// The name that it was to have.
+        index: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A unique index cannot be made, because two rows have the same values in its columns.
+    #[error(
+        "index {index:?} of table {table:?} cannot be unique: rows {} and {} have the same key \
+         ({key}); change or remove one of them, and try again",
+        rows[0].get(), rows[1].get()
+    )]
+    Duplicate {
+        /// Name of the table.
+        table: String,
+        /// The name that the index was to have.
+        index: String,
+        /// The key, as a person writes it.
+        key: String,
+        /// The rows.
+        rows: [RowId; 2],
+    },
+    /// A unique index was made after the moment that is read, and two rows had the same key then.
+    #[error(
+        "table {table:?}: rows {} and {} had the same {index:?} key ({key}) at the moment that is \
+         read, which is older than the index; read it by another index, or scan the table",
+        rows[0].get(), rows[1].get()
+    )]
+    Ambiguous {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// The key, as a person writes it.
+        key: String,
+        /// The rows.
+        rows: [RowId; 2],
+    },
+    /// A statement was prepared for an index that was dropped since.
+    #[error(
+        "table {table:?}: index {index:?} was dropped after the statement was prepared; prepare it \
+         for another index (`Table::indexes` lists those that are there)"
+    )]
+    IndexDropped {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+    },
+    /// The index of the primary key was to be dropped.
+    #[error(
+        "table {table:?}: the index of the primary key cannot be dropped, as long as the table is \
+         there; `Database::place_index` moves it"
+    )]
+    PrimaryKey {
+        /// Name of the table.
+        table: String,
+    },
     /// There is no table of this name.
     #[error("there is no table {table:?}; `Database::tables` lists those that are there")]
     NoSuchTable {

@@ -45,11 +45,12 @@
 //!   eight bytes for a row, and no key; an ordered one is a tree of keys. Each row that they lead
 //!   to is looked at, so what a crash leaves of them does no harm. A hash index needs no fence of
 //!   its own. An ordered one in the pool takes two for each key that it gets or loses.
-//! - **Schema changes** are one durable step each.
+//! - **Schema changes** are one durable step each. Indexes are made, dropped, and moved between
+//!   pool and DRAM while others read and change their table.
 //!
 //! # Not there yet
 //!
-//! Foreign keys, and indexes that are made later are to come.
+//! Foreign keys are to come.
 
 #![forbid(unsafe_code)]
 
@@ -74,8 +75,8 @@ pub use self::index::order::Order;
 pub use self::query::{Changes, Delete, Find, Get, KeyBound, Range, Row, Update};
 pub use self::rebuild::{Rebuild, RebuildProgress};
 pub use self::schema::{
-    COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, PRIMARY, Placement,
-    ROW_LEN_MAX, Structure, TableSpec,
+    COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewIndex, PRIMARY,
+    Placement, ROW_LEN_MAX, Structure, TableSpec,
 };
 pub use self::transaction::{
     Durability, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction,
@@ -87,6 +88,7 @@ pub use self::value::{FromValue, Type, Value};
 #[doc(hidden)]
 pub const SOURCES: &[(&str, &str)] = &[
     ("src/catalog/drop.rs", include_str!("catalog/drop.rs")),
+    ("src/catalog/index.rs", include_str!("catalog/index.rs")),
     ("src/catalog/layout.rs", include_str!("catalog/layout.rs")),
     ("src/catalog/ops.rs", include_str!("catalog/ops.rs")),
     ("src/engine.rs", include_str!("engine.rs")),

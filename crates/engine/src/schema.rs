@@ -310,9 +310,27 @@ impl TableSpec {
     }
 
     fn resolved_index(&self, at: usize) -> Result<IndexSpec, String> {
-        let Index { name, kind, columns, structure, placement } = &self.indexes[at];
+        let others = self.indexes[..at].iter().map(|other| &other.name[..]);
+        self.indexes[at].resolved(&self.columns, others)
+    }
+
+    /// Which columns an index has: they are in the first group of a row.
+    pub(crate) fn key_columns(&self, indexes: &[IndexSpec]) -> Vec<bool> {
+        let is_key = |column| indexes.iter().any(|index| index.columns.contains(&column));
+        (0..self.columns.len()).map(is_key).collect()
+    }
+}
+
+impl Index {
+    /// The index by the numbers of its columns, beside others of these names.
+    fn resolved<'o>(
+        &self,
+        all: &[Column],
+        mut others: impl Iterator<Item = &'o str>,
+    ) -> Result<IndexSpec, String> {
+        let Index { name, kind, columns, structure, placement } = self;
         named("index", name)?;
-        if self.indexes[..at].iter().any(|other| other.name == *name) {
+        if others.any(|other| other == name) {
             return Err(match kind {
                 IndexKind::Primary => "it has two primary keys".to_owned(),
                 _ => format!("two indexes have the name {name:?}"),
@@ -326,39 +344,103 @@ impl TableSpec {
         }
         let mut numbers: Vec<usize> = Vec::new();
         for column in columns {
-            let number = self.columns.iter().position(|other| other.name == *column);
+            let number = all.iter().position(|other| other.name == *column);
             let number = number.ok_or_else(|| format!("index {name:?}: no column {column:?}"))?;
             if numbers.contains(&number) {
                 return Err(format!("index {name:?} has column {column:?} twice"));
             }
-            if *kind == IndexKind::Primary && self.columns[number].is_nullable {
+            if *kind == IndexKind::Primary && all[number].is_nullable {
                 return Err(format!("the primary key has {column:?}, which may be NULL"));
             }
             numbers.push(number);
         }
         if *structure == Structure::Ordered {
-            self.require_short_keys(name, &numbers)?;
+            require_short_keys(name, all, &numbers)?;
         }
         let (name, kind, structure, placement) = (name.clone(), *kind, *structure, *placement);
         Ok(IndexSpec { name, kind, columns: numbers, structure, placement })
     }
 }
 
-impl TableSpec {
-    /// Refuses an ordered index whose keys may be longer than its tree can have them.
-    fn require_short_keys(&self, index: &str, columns: &[usize]) -> Result<(), String> {
-        let len_max = |&number: &usize| {
-            let column: &Column = &self.columns[number];
-            order::len_max(column.of_type, column.is_nullable)
+/// Refuses an ordered index whose keys may be longer than its tree can have them.
+fn require_short_keys(index: &str, all: &[Column], columns: &[usize]) -> Result<(), String> {
+    let len_max = |&number: &usize| order::len_max(all[number].of_type, all[number].is_nullable);
+    match columns.iter().map(len_max).sum::<usize>() {
+        len if len > order::KEY_LEN_MAX => Err(format!(
+            "keys of the ordered index {index:?} may have {len} bytes, as zeros in text and bytes \
+             count twice; {} are possible",
+            order::KEY_LEN_MAX
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Description of an index of a table that is there, for
+/// [`Database::create_index`](crate::Database::create_index), which has an example.
+///
+/// Without further words it is a hash index in the pool.
+#[derive(Clone, Debug)]
+pub struct NewIndex(Index);
+
+impl NewIndex {
+    /// An index whose keys any number of rows can have.
+    pub fn secondary<'n>(
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        Self::new(name, IndexKind::Secondary, columns)
+    }
+
+    /// An index whose keys only one row can have.
+    pub fn unique<'n>(name: impl Into<String>, columns: impl IntoIterator<Item = &'n str>) -> Self {
+        Self::new(name, IndexKind::Unique, columns)
+    }
+
+    fn new<'n>(
+        name: impl Into<String>,
+        kind: IndexKind,
+        columns: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        let columns = columns.into_iter().map(str::to_owned).collect();
+        let (structure, placement) = (Structure::default(), Placement::default());
+        NewIndex(Index { name: name.into(), kind, columns, structure, placement })
+    }
+
+    /// Orders it, as [`TableSpec::ordered`] does.
+    #[must_use]
+    pub fn ordered(mut self) -> Self {
+        self.0.structure = Structure::Ordered;
+        self
+    }
+
+    /// Says where it lies.
+    #[must_use]
+    pub fn place(mut self, placement: Placement) -> Self {
+        self.0.placement = placement;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The index by the numbers of its columns, in a table that has others of these names.
+    pub(crate) fn resolve(
+        &self,
+        table: &str,
+        columns: &[Column],
+        others: &[&str],
+    ) -> Result<IndexSpec> {
+        let resolved = match others.len() < INDEXES_MAX {
+            true => self.0.resolved(columns, others.iter().copied()),
+            false => Err(format!("the table has {INDEXES_MAX} indexes, which are all it can have")),
         };
-        match columns.iter().map(len_max).sum::<usize>() {
-            len if len > order::KEY_LEN_MAX => Err(format!(
-                "keys of the ordered index {index:?} may have {len} bytes, as zeros in text and \
-                 bytes count twice; {} are possible",
-                order::KEY_LEN_MAX
-            )),
-            _ => Ok(()),
-        }
+        resolved.map_err(|reason| Error::Index {
+            table: table.to_owned(),
+            index: self.0.name.clone(),
+            reason,
+        })
     }
 }
 

@@ -55,11 +55,15 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ("TxArray", "structures/src/line_tx/shared.rs", &["line_tx/subject"]),
     ("TxValue", "structures/src/line_tx/value.rs", &["line_tx/handles"]),
     ("BoundedBuffer", "structures/src/papers/bounded_buffer.rs", &["line_tx/handles"]),
-    ("Database", "engine/src/database.rs", &["engine/subject", "engine/transactions", "../pools"]),
+    (
+        "Database",
+        "engine/src/database.rs",
+        &["engine/subject", "engine/online", "engine/transactions", "../pools"],
+    ),
     (
         "Table",
         "engine/src/database.rs",
-        &["engine/subject", "engine/ordered", "engine/transactions"],
+        &["engine/subject", "engine/online", "engine/ordered", "engine/transactions"],
     ),
     (
         "Transaction",

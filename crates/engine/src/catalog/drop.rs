@@ -1,9 +1,10 @@
-//! Dropping a table: one word, and then its blocks are given back.
+//! Dropping a table or an index: one word, and then its blocks are given back.
 //!
-//! The catalog says which tables were dropped until all of their blocks are free. Blocks say to
+//! The catalog says which were dropped until all of their blocks are free. Blocks say to
 //! which table or index they belong, so that nothing has to be unlinked one by one, and a crash
 //! meanwhile leaves nothing that the next sweep does not find. They are freed when nobody has the
-//! table any more: a handle, a transaction that has changed it, or a row that waits to be folded.
+//! table any more: a handle, a transaction that has changed it, or a row that waits to be folded; of
+//! an index, when no handle was prepared for it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::{Error, Result};
 const SUSPECTS: usize = 128;
 const _: () = assert!(SUSPECTS <= SUSPECT_COUNT as usize && INDEXES_MAX + 2 < SUSPECTS);
 
-/// Tables whose blocks can be freed.
+/// Tables and indexes whose blocks can be freed.
 struct Dead {
     tables: HashSet<u32>,
     indexes: HashSet<u32>,
@@ -35,7 +36,7 @@ impl Dead {
     fn of(entries: &[DroppedEntry]) -> Self {
         let indexes = entries.iter().flat_map(|entry| &entry.indexes);
         Dead {
-            tables: entries.iter().map(|entry| entry.number).collect(),
+            tables: entries.iter().filter_map(|entry| Some(entry.table?.0)).collect(),
             indexes: indexes.map(|(number, _)| *number).collect(),
         }
     }
@@ -61,7 +62,7 @@ impl<M: Medium> Engine<M> {
             let mut schema = self.schema.lock(self.medium());
             let found = schema.tables.iter().position(|table| table.name == name);
             let at = found.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
-            let mut catalog = schema.catalog.clone();
+            let mut catalog = schema.next_catalog();
             let entry = catalog.tables.remove(at);
             catalog.dropped.push(DroppedEntry::of(&entry));
             self.replace_catalog(&mut schema, catalog, &[])?;
@@ -73,11 +74,11 @@ impl<M: Medium> Engine<M> {
         self.free_dropped()
     }
 
-    /// Frees the blocks of dropped tables that nobody has any more. The last of them are kept while
-    /// a full pool has no room for a catalog without their table.
+    /// Frees the blocks of dropped tables and indexes that nobody has any more. The last of them are
+    /// kept while a full pool has no room for a catalog without them.
     pub(crate) fn free_dropped(&self) -> Result<()> {
         let Some(_freeing) = self.freeing.try_lock() else { return Ok(()) };
-        let dead = self.take_dead();
+        let dead = self.take_dead()?;
         if dead.is_empty() {
             return Ok(());
         }
@@ -93,7 +94,7 @@ impl<M: Medium> Engine<M> {
         }
         for entry in dead {
             let mut schema = self.schema.lock(self.medium());
-            let mut catalog = schema.catalog.clone();
+            let mut catalog = schema.next_catalog();
             catalog.dropped.retain(|other| *other != entry);
             let gone: Vec<u64> = entry.fixed_blocks().collect();
             match self.replace_catalog(&mut schema, catalog, &gone) {
@@ -107,15 +108,26 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
-    /// Dropped tables that nobody has.
-    fn take_dead(&self) -> Vec<DroppedEntry> {
+    /// Dropped tables and indexes that nobody has.
+    fn take_dead(&self) -> Result<Vec<DroppedEntry>> {
         let mut schema = self.schema.lock(self.medium());
         // Nobody gets one from anywhere any more, and what those did who had it is seen.
         schema.dropped.retain_mut(|table| Arc::get_mut(table).is_none());
-        let Schema { catalog, dropped, .. } = &*schema;
-        let is_dead =
-            |entry: &&DroppedEntry| dropped.iter().all(|table| table.number != entry.number);
-        catalog.dropped.iter().filter(is_dead).cloned().collect()
+        let mut in_dram = Vec::new();
+        schema.retired.retain_mut(|index| {
+            let is_dead = Arc::get_mut(index).is_some();
+            in_dram.extend((is_dead && index.rows.header().is_none()).then_some(index.number));
+            !is_dead
+        });
+        for number in in_dram {
+            self.dram.remove(number)?;
+        }
+        let Schema { catalog, dropped, retired, .. } = &*schema;
+        let is_dead = |entry: &&DroppedEntry| match entry.table {
+            Some((number, _)) => dropped.iter().all(|table| table.number != number),
+            None => retired.iter().all(|index| !entry.is_index(index.number)),
+        };
+        Ok(catalog.dropped.iter().filter(is_dead).cloned().collect())
     }
 
     /// Blocks that are known by their offsets.
@@ -129,13 +141,12 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Has the header lead to another catalog, to which `gone` blocks do not belong any more.
-    fn replace_catalog(
+    pub(super) fn replace_catalog(
         &self,
         schema: &mut Schema<M>,
-        mut catalog: Catalog,
+        catalog: Catalog,
         gone: &[u64],
     ) -> Result<()> {
-        catalog.version += 1;
         let content = CatalogBlock::of(&catalog);
         let replace = || -> Result<()> {
             let mut lane = self.heap.enter().prepare_for(SUSPECTS);

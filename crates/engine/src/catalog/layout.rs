@@ -147,8 +147,10 @@ impl Catalog {
 
 impl DroppedEntry {
     fn write(&self, writer: &mut Writer<'_>) {
-        writer.number(self.number);
-        writer.number(self.state);
+        // Neither a number nor an offset is 0.
+        let (number, state) = self.table.unwrap_or_default();
+        writer.number(number);
+        writer.number(state);
         writer.number(self.indexes.len() as u64);
         for (number, header) in &self.indexes {
             writer.number(*number);
@@ -162,7 +164,7 @@ impl DroppedEntry {
             let (number, header) = (reader.small()?, reader.number()?);
             Some((number, (header != 0).then_some(header)))
         })?;
-        Some(DroppedEntry { number, state, indexes })
+        Some(DroppedEntry { table: (number != 0).then_some((number, state)), indexes })
     }
 }
 
@@ -173,10 +175,11 @@ impl TableEntry {
         writer.number(self.state);
         writer.number(self.tile_rows.unwrap_or(0));
         writer.number(self.columns.len() as u64);
-        for column in &self.columns {
+        for (column, is_key) in self.columns.iter().zip(&self.are_keys) {
             writer.text(&column.name);
             writer.number(u16::from_le_bytes(column.of_type.code()));
             writer.number(u8::from(column.is_nullable));
+            writer.number(u8::from(*is_key));
         }
         writer.number(self.indexes.len() as u64);
         for index in &self.indexes {
@@ -191,10 +194,12 @@ impl TableEntry {
             let name = reader.text()?;
             let code: u16 = reader.number()?.try_into().ok()?;
             let of_type = Type::from_code(code.to_le_bytes())?;
-            Some(Column { name, of_type, is_nullable: reader.number()? != 0 })
+            let column = Column { name, of_type, is_nullable: reader.number()? != 0 };
+            Some((column, reader.number()? != 0))
         })?;
+        let (columns, are_keys): (Vec<_>, _) = columns.into_iter().unzip();
         let indexes = reader.all(INDEXES_MAX, |reader| IndexEntry::read(reader, columns.len()))?;
-        Some(TableEntry { name, number, columns, indexes, state, tile_rows })
+        Some(TableEntry { name, number, columns, are_keys, indexes, state, tile_rows })
     }
 }
 
@@ -271,11 +276,12 @@ mod tests {
                 column("id", Type::U32, false),
                 column("name", Type::Text { max: 15 }, true),
             ],
+            are_keys: vec![true, false],
             indexes: vec![index(4, Some(0x1_0000)), index(5, None)],
             state: 0x2_0000,
             tile_rows: Some(4),
         };
-        let dropped = vec![DroppedEntry::of(&table)];
+        let dropped = vec![DroppedEntry::of(&table), DroppedEntry::of_index(6, 0x3_0000)];
         Catalog { version: 7, last_number: 4, tables: vec![table.clone(), table], dropped }
     }
 

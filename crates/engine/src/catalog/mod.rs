@@ -5,11 +5,16 @@
 //! durable step.
 
 mod drop;
+mod index;
 mod layout;
 mod ops;
 pub(crate) mod recover;
 
+use remanent_pmem::Medium;
+
+use crate::index::Index;
 use crate::schema::{Column, IndexSpec};
+use crate::table::layout::Format;
 
 pub(crate) use self::layout::{
     CATALOG_LEN_MAX, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, LAYOUT,
@@ -27,12 +32,12 @@ pub(crate) struct Catalog {
     pub(crate) dropped: Vec<DroppedEntry>,
 }
 
-/// A table that was dropped.
+/// A table that was dropped, or an index: one that was dropped, or that is being built. A crash
+/// then leaves no trace of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DroppedEntry {
-    pub(crate) number: u32,
-    /// Offset of its state.
-    pub(crate) state: u64,
+    /// The table's number, and the offset of its state.
+    pub(crate) table: Option<(u32, u64)>,
     /// Numbers and headers of its indexes.
     pub(crate) indexes: Vec<(u32, Option<u64>)>,
 }
@@ -40,13 +45,30 @@ pub(crate) struct DroppedEntry {
 impl DroppedEntry {
     pub(crate) fn of(table: &TableEntry) -> Self {
         let indexes = table.indexes.iter().map(|index| (index.number, index.header)).collect();
-        DroppedEntry { number: table.number, state: table.state, indexes }
+        DroppedEntry { table: Some((table.number, table.state)), indexes }
+    }
+
+    /// An index in the pool.
+    pub(crate) fn of_index(number: u32, header: u64) -> Self {
+        DroppedEntry { table: None, indexes: vec![(number, Some(header))] }
+    }
+
+    /// Whether it is this index, and no table.
+    pub(crate) fn is_index(&self, number: u32) -> bool {
+        self.table.is_none() && self.indexes.iter().any(|(other, _)| *other == number)
     }
 
     /// Blocks by which it is known. They are freed last.
     pub(crate) fn fixed_blocks(&self) -> impl Iterator<Item = u64> {
         let headers = self.indexes.iter().filter_map(|(_, header)| *header);
-        std::iter::once(self.state).chain(headers)
+        self.table.map(|(_, state)| state).into_iter().chain(headers)
+    }
+}
+
+impl TableEntry {
+    /// How its rows lie.
+    pub(crate) fn format(&self) -> Format {
+        Format::new(&self.columns, &self.are_keys, self.tile_rows)
     }
 }
 
@@ -56,6 +78,8 @@ pub(crate) struct TableEntry {
     pub(crate) name: String,
     pub(crate) number: u32,
     pub(crate) columns: Vec<Column>,
+    /// Which columns are in the first group of a row: it does not change with the indexes.
+    pub(crate) are_keys: Vec<bool>,
     pub(crate) indexes: Vec<IndexEntry>,
     /// Offset of its state.
     pub(crate) state: u64,
@@ -69,4 +93,11 @@ pub(crate) struct IndexEntry {
     pub(crate) number: u32,
     /// Offset of its header; `None` if it is in DRAM.
     pub(crate) header: Option<u64>,
+}
+
+impl IndexEntry {
+    fn of<M: Medium>(index: &Index<M>) -> Self {
+        let (spec, number) = (index.spec.clone(), index.number);
+        IndexEntry { spec, number, header: index.rows.header() }
+    }
 }

@@ -11,24 +11,24 @@ use crate::engine::Engine;
 use crate::index::{Index, Rows, Words};
 use crate::schema::{IndexSpec, Placement, TableSpec};
 use crate::table::Table;
-use crate::table::layout::{Kind, NUMBER, STATE_LEN};
+use crate::table::layout::{Format, Kind, NUMBER, STATE_LEN};
 use crate::{Error, Result};
 
 /// The refusal of a table for which the database has too many of something.
 #[cold]
-fn too_much(spec: &TableSpec, what: &str) -> Error {
+pub(super) fn too_much(table: &str, what: &str) -> Error {
     let reason = format!("the database has as many tables and {what} as it can have");
-    Error::Schema { table: spec.name.clone(), reason }
+    Error::Schema { table: table.to_owned(), reason }
 }
 
 /// What was made for a table that nothing leads to yet.
-struct Made<M: Medium> {
-    blocks: Vec<Block>,
-    indexes: Vec<Index<M>>,
+pub(super) struct Made<M: Medium> {
+    pub(super) blocks: Vec<Block>,
+    pub(super) indexes: Vec<Index<M>>,
 }
 
 impl<M: Medium> Made<M> {
-    fn give_back(self, lane: &mut Lane<'_, M>) -> Result<()> {
+    pub(super) fn give_back(self, lane: &mut Lane<'_, M>) -> Result<()> {
         for index in self.indexes {
             index.rows.abandon(lane)?;
         }
@@ -48,16 +48,18 @@ impl<M: Medium> Engine<M> {
             let reason = "a table of this name is there".to_owned();
             return Err(Error::Schema { table: spec.name.clone(), reason });
         }
-        let made = match self.make_table(&schema.catalog, spec, &indexes) {
+        let before = schema.next_catalog();
+        let made = match self.make_table(&before, spec, &indexes) {
             // Lanes may hold blocks that are not freed yet.
             Err(error) if error.is_full() => {
                 self.heap.relieve();
-                self.make_table(&schema.catalog, spec, &indexes)
+                self.make_table(&before, spec, &indexes)
             }
             made => made,
         };
         let (catalog, entry, indexes) = made?;
         let table = Arc::new(Table::open(&self.heap, entry, indexes, &self.statuses)?);
+        schema.last_number = catalog.last_number;
         schema.catalog = catalog;
         schema.tables.push(Arc::clone(&table));
         Ok(table)
@@ -72,7 +74,6 @@ impl<M: Medium> Engine<M> {
         indexes: &[IndexSpec],
     ) -> Result<(Catalog, TableEntry, Vec<Index<M>>)> {
         let mut catalog = before.clone();
-        catalog.version += 1;
         let mut lane = self.heap.enter().prepare_to_write();
         let mut made = Made { blocks: Vec::new(), indexes: Vec::new() };
         let entry = match self.prepare_table(&mut lane, &mut made, &mut catalog, spec, indexes) {
@@ -102,55 +103,68 @@ impl<M: Medium> Engine<M> {
             catalog.last_number
         };
         let number = next_number();
-        let mut zeroed = |lane: &mut Lane<'_, M>, len: u64| -> Result<u64> {
-            let block = lane.allocate(len)?;
-            made.blocks.push(block);
-            medium.write_zeros(block.offset, len);
-            // Flush: fenced before anything leads to the block.
-            // Redundant: but where the block was used before; short runs use none again.
-            medium.flush(block.offset, len);
-            Ok(block.offset)
-        };
-        let state = zeroed(lane, STATE_LEN)?;
+        let are_keys = spec.key_columns(indexes);
+        let format = Format::new(&spec.columns, &are_keys, spec.tile_rows);
+        let state = self.zeroed(lane, &mut made.blocks, STATE_LEN)?;
         medium.store(state, Kind::State.tag(number));
         medium.store(state + NUMBER, 0);
         // Flush: fenced by the caller.
         medium.flush(state, 2 * WORD_LEN);
         for index in indexes {
             let number = next_number();
-            let member = MemberId::new(number).ok_or_else(|| too_much(spec, "indexes"))?;
-            let rows = match index.placement {
-                Placement::Dram => self.dram.create(number, index.structure)?,
-                Placement::Pmem => {
-                    let header = zeroed(lane, Words::<M>::header_len(index.structure))?;
-                    let site = Site::shared(&self.heap, header, member);
-                    let words = Words::create_in_lane(index.structure, site, lane)?;
-                    Rows::Pool { header, words }
-                }
-            };
-            made.indexes.push(Index { spec: index.clone(), number, rows });
+            let rows = self.make_rows(lane, &mut made.blocks, number, index)?;
+            let rows = rows.ok_or_else(|| too_much(&spec.name, "indexes"))?;
+            made.indexes.push(Index::new(&format, index.clone(), number, rows));
         }
-        let entries = made.indexes.iter().map(|index| IndexEntry {
-            spec: index.spec.clone(),
-            number: index.number,
-            header: index.rows.header(),
-        });
         let entry = TableEntry {
             name: spec.name.clone(),
             number,
             columns: spec.columns.clone(),
-            indexes: entries.collect(),
+            are_keys,
+            indexes: made.indexes.iter().map(IndexEntry::of).collect(),
             state,
             tile_rows: spec.tile_rows,
         };
         catalog.tables.push(entry.clone());
         let content = CatalogBlock::of(catalog);
         if content.len() > CATALOG_LEN_MAX {
-            return Err(too_much(spec, "columns"));
+            return Err(too_much(&spec.name, "columns"));
         }
         let block = lane.allocate(content.len())?;
         made.blocks.push(block);
         content.write(medium, block.offset);
         Ok(entry)
+    }
+
+    /// An empty index of this number, whose header is among the blocks. `None` if the heap can have
+    /// no index of the number.
+    pub(super) fn make_rows(
+        &self,
+        lane: &mut Lane<'_, M>,
+        blocks: &mut Vec<Block>,
+        number: u32,
+        spec: &IndexSpec,
+    ) -> Result<Option<Rows<M>>> {
+        let Some(member) = MemberId::new(number) else { return Ok(None) };
+        Ok(Some(match spec.placement {
+            Placement::Dram => self.dram.create(number, spec.structure)?,
+            Placement::Pmem => {
+                let header = self.zeroed(lane, blocks, Words::<M>::header_len(spec.structure))?;
+                let site = Site::shared(&self.heap, header, member);
+                let words = Words::create_in_lane(spec.structure, site, lane)?;
+                Rows::Pool { header, words }
+            }
+        }))
+    }
+
+    /// A block of zeros, which is flushed.
+    fn zeroed(&self, lane: &mut Lane<'_, M>, blocks: &mut Vec<Block>, len: u64) -> Result<u64> {
+        let (block, medium) = (lane.allocate(len)?, self.medium());
+        blocks.push(block);
+        medium.write_zeros(block.offset, len);
+        // Flush: fenced before anything leads to the block.
+        // Redundant: but where the block was used before; short runs use none again.
+        medium.flush(block.offset, len);
+        Ok(block.offset)
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn open<M: Medium>(
     })?;
     let mut tables = Vec::new();
     for (entry, found) in catalog.tables.iter().zip(found) {
-        let mut indexes = Vec::new();
+        let (mut indexes, format) = (Vec::new(), entry.format());
         for (IndexEntry { spec, number, header }, found) in entry.indexes.iter().zip(found) {
             let rows = match (header, found) {
                 (Some(header), Some(found)) => {
@@ -97,9 +97,11 @@ pub(crate) fn open<M: Medium>(
                 }
                 _ => dram.create(*number, spec.structure)?,
             };
-            indexes.push(Index { spec: spec.clone(), number: *number, rows });
+            let mut index = Index::new(&format, spec.clone(), *number, rows);
+            index.is_rebuilt = header.is_none();
+            indexes.push(index);
         }
         tables.push(Arc::new(Table::open(heap, entry.clone(), indexes, statuses)?));
     }
-    Ok((Schema { catalog, tables, dropped: Vec::new() }, completed))
+    Ok((Schema::of(catalog, tables), completed))
 }

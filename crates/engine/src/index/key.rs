@@ -7,6 +7,7 @@ use super::order::{self, OrderedBytes};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};
 use crate::table::layout::Format;
+use crate::table::ops::KeyCells;
 
 /// The key of a row in an index: its cells one after the other. In an ordered index, the bytes that
 /// have the order of the cells.
@@ -37,38 +38,40 @@ impl Key {
         &self.bytes
     }
 
-    /// The key of a row in an index, by the row's first group; `None` when the row is not in the
-    /// index, because it has no value in one of the columns of a hash index.
+    /// The key of a row in an index; `None` when the row is not in the index, because it has no
+    /// value in one of the columns of a hash index.
     #[inline]
-    pub(crate) fn of_row(format: &Format, spec: &IndexSpec, keys: &[u8]) -> Option<Self> {
+    pub(crate) fn of_row(format: &Format, spec: &IndexSpec, row: KeyCells<'_>) -> Option<Self> {
         if spec.structure == Structure::Ordered {
-            let (bytes, has_null) = order::of_row(format, &spec.columns, keys);
+            let (bytes, has_null) = order::of_row(format, &spec.columns, row);
             return Some(Key::new(bytes, has_null));
         }
         let mut cells = SmallVec::new();
         for &column in &spec.columns {
             let cell = format.cells[column];
-            if cell.is_null(keys) {
+            let group = row[cell.group];
+            if cell.is_null(group) {
                 return None;
             }
-            cells.extend_from_slice(&keys[cell.range()]);
+            cells.extend_from_slice(&group[cell.range()]);
         }
         Some(Key::new(cells, false))
     }
 
     /// The hash of a row's key in a hash index: that of [`of_row`](Key::of_row).
     #[inline]
-    pub(super) fn hash_of_row(format: &Format, spec: &IndexSpec, keys: &[u8]) -> Option<u64> {
+    pub(super) fn hash_of_row(format: &Format, spec: &IndexSpec, row: KeyCells<'_>) -> Option<u64> {
         let mut word = [0; 8];
         let mut at = 0;
         for &column in &spec.columns {
             let cell = format.cells[column];
-            if cell.is_null(keys) {
+            let group = row[cell.group];
+            if cell.is_null(group) {
                 return None;
             }
-            let bytes = &keys[cell.range()];
+            let bytes = &group[cell.range()];
             let Some(room) = word.get_mut(at..at + bytes.len()) else {
-                return Self::of_row(format, spec, keys).map(|key| key.hash);
+                return Self::of_row(format, spec, row).map(|key| key.hash);
             };
             room.copy_from_slice(bytes);
             at += bytes.len();
@@ -125,15 +128,16 @@ impl Key {
 
     /// Whether a row has this key.
     #[inline]
-    pub(crate) fn is_of(&self, format: &Format, spec: &IndexSpec, keys: &[u8]) -> bool {
+    pub(crate) fn is_of(&self, format: &Format, spec: &IndexSpec, row: KeyCells<'_>) -> bool {
         if spec.structure == Structure::Ordered {
-            return order::is_of_row(&self.bytes, format, &spec.columns, keys);
+            return order::is_of_row(&self.bytes, format, &spec.columns, row);
         }
         let mut at = 0;
         spec.columns.iter().all(|&column| {
             let cell = format.cells[column];
             let end = at + cell.of_type.cell_len();
-            let is_same = !cell.is_null(keys) && keys[cell.range()] == self.bytes[at..end];
+            let group = row[cell.group];
+            let is_same = !cell.is_null(group) && group[cell.range()] == self.bytes[at..end];
             at = end;
             is_same
         })

@@ -5,9 +5,11 @@ mod key;
 mod locks;
 pub(crate) mod order;
 mod rows;
+mod set;
 mod structure;
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
@@ -17,28 +19,76 @@ pub(crate) use self::key::Key;
 pub(crate) use self::locks::{HeldKeys, KeyLocks};
 use self::order::{Order, Span};
 pub(crate) use self::rows::{Dram, Rows};
+pub(crate) use self::set::{IndexSet, Member, Role};
 pub(crate) use self::structure::{Tree, Words};
 
 use crate::Result;
 use crate::schema::IndexSpec;
 use crate::table::layout::Format;
+use crate::table::ops::KeyCells;
 
 /// An index of a table.
 pub(crate) struct Index<M: Medium> {
     pub(crate) spec: IndexSpec,
     /// Its number among the members of the heap.
     pub(crate) number: u32,
+    /// The same number for it and for those to which it is moved in this opening.
+    pub(crate) id: u32,
     pub(crate) rows: Rows<M>,
+    /// Whether opening has found it empty: it has all rows once those of its table are
+    /// [rebuilt](crate::table::rebuild::Rebuilding).
+    pub(crate) is_rebuilt: bool,
+    /// Whether keys have columns of the second group of a row.
+    pub(crate) needs_others: bool,
+    is_retired: AtomicBool,
+    /// Two rows may have had the same key before this stamp, although the index is unique: it was
+    /// made later.
+    unique_since: AtomicU64,
 }
 
 /// Numbers of rows.
 pub(crate) type Candidates = SmallVec<[RowId; 8]>;
 
 impl<M: Medium> Index<M> {
-    /// The key of a row, by its first group; `None` when the row is not in the index.
+    pub(crate) fn new(format: &Format, spec: IndexSpec, number: u32, rows: Rows<M>) -> Self {
+        let needs_others = spec.columns.iter().any(|&column| format.cells[column].group != 0);
+        let is_retired = AtomicBool::new(false);
+        let (id, is_rebuilt, unique_since) = (number, false, AtomicU64::new(0));
+        Index { spec, number, id, rows, is_rebuilt, needs_others, is_retired, unique_since }
+    }
+
+    /// Says that no two rows have the same key from this stamp on.
+    pub(crate) fn set_unique_since(&self, stamp: u64) {
+        // Relaxed: before anybody gets the index by its name.
+        self.unique_since.store(stamp, Ordering::Relaxed);
+    }
+
+    /// The stamp from which on no two rows have the same key, if the index is unique.
+    #[inline(always)]
+    pub(crate) fn unique_since(&self) -> u64 {
+        // Relaxed: who has the index by its name sees it.
+        self.unique_since.load(Ordering::Relaxed)
+    }
+
+    /// Says that it was dropped, or that another index has taken its place, which statements use
+    /// already. They do not keep this one from now on.
+    pub(crate) fn retire(&self) {
+        // Release: partner of the load in `is_in_use`.
+        self.is_retired.store(true, Ordering::Release);
+    }
+
+    /// Whether everything that was committed up to now is in it. To be asked once it was read.
+    #[inline(always)]
+    pub(crate) fn is_in_use(&self) -> bool {
+        // Acquire: partner of the store in `retire`. A statement that has not kept the index has
+        // begun after it, and whoever knows of that statement sees it.
+        !self.is_retired.load(Ordering::Acquire)
+    }
+
+    /// The key of a row; `None` when the row is not in the index.
     #[inline]
-    pub(crate) fn key_of(&self, format: &Format, keys: &[u8]) -> Option<Key> {
-        Key::of_row(format, &self.spec, keys)
+    pub(crate) fn key_of(&self, format: &Format, row: KeyCells<'_>) -> Option<Key> {
+        Key::of_row(format, &self.spec, row)
     }
 
     /// Whether only one row can have a key.
@@ -71,11 +121,11 @@ impl<M: Medium> Index<M> {
         self.rows.scan(span, order, visit)
     }
 
-    /// Puts rows into the index that are not in it, by their first groups.
+    /// Puts rows into the index that are not in it.
     pub(crate) fn insert_rows<'k>(
         &self,
         format: &Format,
-        rows: impl Iterator<Item = (RowId, &'k [u8])>,
+        rows: impl Iterator<Item = (RowId, KeyCells<'k>)>,
     ) -> Result<()> {
         self.rows.insert_rows(format, &self.spec, rows)
     }

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::table::layout::Format;
+use crate::table::ops::KeyCells;
 use crate::value::Type;
 
 /// Bytes of a key, or of an entry.
@@ -107,31 +108,46 @@ fn with_order(bits: u64) -> u64 {
 
 /// Passes the key of a row to a sink. Returns whether the sink took all of it, and whether the row
 /// has no value in one of the columns.
-fn put_row(format: &Format, columns: &[usize], keys: &[u8], sink: &mut impl Sink) -> (bool, bool) {
+fn put_row(
+    format: &Format,
+    columns: &[usize],
+    row: KeyCells<'_>,
+    sink: &mut impl Sink,
+) -> (bool, bool) {
     let mut has_null = false;
     let is_taken = columns.iter().all(|&column| {
         let cell = format.cells[column];
-        if cell.is_null(keys) {
+        let group = row[cell.group];
+        if cell.is_null(group) {
             has_null = true;
             return sink.take(&[IS_NULL]);
         }
         (cell.null.is_none() || sink.take(&[IS_VALUE]))
-            && put(cell.of_type, &keys[cell.range()], sink)
+            && put(cell.of_type, &group[cell.range()], sink)
     });
     (is_taken, has_null)
 }
 
 /// The key of a row, and whether the row has no value in one of the columns.
-pub(super) fn of_row(format: &Format, columns: &[usize], keys: &[u8]) -> (OrderedBytes, bool) {
+pub(super) fn of_row(
+    format: &Format,
+    columns: &[usize],
+    row: KeyCells<'_>,
+) -> (OrderedBytes, bool) {
     let mut bytes = OrderedBytes::new();
-    let (_, has_null) = put_row(format, columns, keys, &mut bytes);
+    let (_, has_null) = put_row(format, columns, row, &mut bytes);
     (bytes, has_null)
 }
 
 /// Whether these bytes are the key of a row.
-pub(crate) fn is_of_row(bytes: &[u8], format: &Format, columns: &[usize], keys: &[u8]) -> bool {
+pub(crate) fn is_of_row(
+    bytes: &[u8],
+    format: &Format,
+    columns: &[usize],
+    row: KeyCells<'_>,
+) -> bool {
     let mut rest = Same(bytes);
-    put_row(format, columns, keys, &mut rest).0 && rest.0.is_empty()
+    put_row(format, columns, row, &mut rest).0 && rest.0.is_empty()
 }
 
 /// The key that has these cells, or its beginning if columns are left out. `write` writes each of
@@ -308,7 +324,7 @@ mod tests {
     fn format(of_type: Type) -> Format {
         let spec = TableSpec::new("t").nullable("a", of_type).column("b", Type::U8);
         let spec = spec.index("i", ["a", "b"]).ordered(["i"]);
-        Format::new(spec.columns(), &spec.resolve().unwrap(), None)
+        Format::new(spec.columns(), &spec.key_columns(&spec.resolve().unwrap()), None)
     }
 
     /// The key of two values, once from these values and once from a row.
@@ -329,11 +345,12 @@ mod tests {
             value => of_type.encode(value, &mut keys[format.cells[0].range()]).unwrap(),
         }
         keys[format.cells[1].range()][0] = other;
-        let (by_row, has_null) = of_row(&format, &[0, 1], &keys);
+        let keys = [&keys[..], &[]];
+        let (by_row, has_null) = of_row(&format, &[0, 1], keys);
         assert_eq!((&by_cells, *value == Value::Null), (&by_row, has_null));
-        assert!(is_of_row(&by_row, &format, &[0, 1], &keys));
-        assert!(!is_of_row(&by_row[..by_row.len() - 1], &format, &[0, 1], &keys));
-        assert!(!is_of_row(&[&by_row[..], &[0]].concat(), &format, &[0, 1], &keys));
+        assert!(is_of_row(&by_row, &format, &[0, 1], keys));
+        assert!(!is_of_row(&by_row[..by_row.len() - 1], &format, &[0, 1], keys));
+        assert!(!is_of_row(&[&by_row[..], &[0]].concat(), &format, &[0, 1], keys));
         assert!(by_row.len() <= len_max(of_type, true) + 1);
         assert_eq!(tell(&format, &[0, 1], &by_row), format!("{value}, {other}"));
         by_row

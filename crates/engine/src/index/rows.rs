@@ -14,6 +14,7 @@ use super::{Candidates, Key};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};
 use crate::table::layout::Format;
+use crate::table::ops::KeyCells;
 
 /// The words of an index.
 pub(crate) enum Rows<M: Medium> {
@@ -71,12 +72,12 @@ impl<M: Medium> Rows<M> {
         on_words!(self, words => words.insert(key, row))
     }
 
-    /// Adds the words of rows that have none, by their first groups.
+    /// Adds the words of rows that have none.
     pub(super) fn insert_rows<'k>(
         &self,
         format: &Format,
         spec: &IndexSpec,
-        rows: impl Iterator<Item = (RowId, &'k [u8])>,
+        rows: impl Iterator<Item = (RowId, KeyCells<'k>)>,
     ) -> Result<()> {
         on_words!(self, words => words.insert_rows(format, spec, rows))
     }

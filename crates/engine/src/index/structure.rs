@@ -12,6 +12,7 @@ use super::{Candidates, Key};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};
 use crate::table::layout::Format;
+use crate::table::ops::KeyCells;
 
 /// The entries of an ordered index: keys with the number of their row behind them.
 pub(crate) type Tree<M> = BlinkTree<[u8], (), M>;
@@ -105,12 +106,12 @@ impl<M: Medium> Words<M> {
         }
     }
 
-    /// Adds the words of rows that have none, by their first groups.
+    /// Adds the words of rows that have none.
     pub(super) fn insert_rows<'k>(
         &self,
         format: &Format,
         spec: &IndexSpec,
-        mut rows: impl Iterator<Item = (RowId, &'k [u8])>,
+        mut rows: impl Iterator<Item = (RowId, KeyCells<'k>)>,
     ) -> Result<()> {
         match self {
             Words::Hash(words) => {

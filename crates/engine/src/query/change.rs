@@ -18,17 +18,29 @@ use crate::{Error, Result};
 /// A prepared update of the row with a key, by a unique index.
 ///
 /// Made by [`Table::prepare_update`](crate::Table::prepare_update), which has an example.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Update<M: Medium = Mapped> {
     prepared: Prepared<M>,
+}
+
+impl<M: Medium> Clone for Update<M> {
+    fn clone(&self) -> Self {
+        Update { prepared: self.prepared.clone() }
+    }
 }
 
 /// A prepared removal of the row with a key, by a unique index.
 ///
 /// Made by [`Table::prepare_delete`](crate::Table::prepare_delete), which has an example.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Delete<M: Medium = Mapped> {
     prepared: Prepared<M>,
+}
+
+impl<M: Medium> Clone for Delete<M> {
+    fn clone(&self) -> Self {
+        Delete { prepared: self.prepared.clone() }
+    }
 }
 
 /// What an update makes of a row.

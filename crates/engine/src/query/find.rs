@@ -17,9 +17,15 @@ use crate::value::Value;
 /// A prepared read of the rows with a key, by any index.
 ///
 /// Made by [`Table::prepare_find`](crate::Table::prepare_find), which has an example.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Find<M: Medium = Mapped> {
     prepared: Prepared<M>,
+}
+
+impl<M: Medium> Clone for Find<M> {
+    fn clone(&self) -> Self {
+        Find { prepared: self.prepared.clone() }
+    }
 }
 
 impl<M: Medium> Find<M> {
@@ -49,6 +55,7 @@ impl<M: Medium> Find<M> {
             rows.push(row);
             Ok(None::<()>)
         })?;
+        prepared.require_index()?;
         // A row number that was used before, with the same key, may have a second word.
         rows.sort_unstable();
         rows.dedup();

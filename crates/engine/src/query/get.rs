@@ -6,18 +6,26 @@ use remanent_pmem::{Mapped, Medium};
 
 use super::Row;
 use super::prepared::Prepared;
-use crate::Result;
+use crate::index::{Candidates, Key};
 use crate::root::Root;
 use crate::table::Table;
+use crate::transaction::view::View;
 use crate::transaction::{LockMode, Moment, Transaction};
 use crate::value::Value;
+use crate::{Error, Result};
 
 /// A prepared read of the row with a key, by a unique index.
 ///
 /// Made by [`Table::prepare_get`](crate::Table::prepare_get), which has an example.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Get<M: Medium = Mapped> {
     prepared: Prepared<M>,
+}
+
+impl<M: Medium> Clone for Get<M> {
+    fn clone(&self) -> Self {
+        Get { prepared: self.prepared.clone() }
+    }
 }
 
 impl<M: Medium> Get<M> {
@@ -34,6 +42,8 @@ impl<M: Medium> Get<M> {
     ///
     /// That of `read`. When the key has another number of values than the index has columns, or
     /// values that do not fit them; when the head of a row is damaged, or the medium met a fault.
+    /// [`Error::IndexDropped`] when the index is not there any more, and [`Error::Ambiguous`] when
+    /// it was [made](crate::Database::create_index) after a moment at which two rows had the key.
     #[inline]
     pub fn run<R>(
         &self,
@@ -44,6 +54,9 @@ impl<M: Medium> Get<M> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
+        if view.stamp < prepared.index().unique_since() {
+            return self.only_row(view, &key)?.map(|row| read(&row)).transpose();
+        }
         let mut damage = None;
         let found = prepared.table.search(prepared.index(), &key, |row| {
             let found = prepared.row_with_key(row, &key, view);
@@ -56,8 +69,35 @@ impl<M: Medium> Get<M> {
         prepared.engine.require_kept(view)?;
         match found {
             Some(row) => read(&row).map(Some),
-            None => damage.map_or(Ok(None), Err),
+            None => damage.map_or_else(|| prepared.require_index().map(|()| None), Err),
         }
+    }
+
+    /// The row with a key at a moment at which several rows may have had it.
+    #[cold]
+    fn only_row(&self, view: View, key: &Key) -> Result<Option<Row<'_, M>>> {
+        let Prepared { engine, table, .. } = &self.prepared;
+        let mut rows = Candidates::new();
+        table.search(self.prepared.index(), key, |row| {
+            rows.push(row);
+            Ok(None::<()>)
+        })?;
+        self.prepared.require_index()?;
+        let mut found: Option<Row<'_, M>> = None;
+        for row in rows {
+            let Some(row) = self.prepared.row_with_key(row, key, view)? else { continue };
+            if let Some(other) = found.as_ref().filter(|other| other.id() != row.id()) {
+                let spec = &self.prepared.index().spec;
+                let (table_name, index) = (table.name.clone(), spec.name.clone());
+                let (key, rows) = (key.tell(&table.format, spec), [other.id(), row.id()]);
+                return Err(Error::Ambiguous { table: table_name, index, key, rows });
+            }
+            found = Some(row);
+        }
+        // A faulty medium reads as zeros: not a row of those is shown.
+        engine.heap.verify()?;
+        engine.require_kept(view)?;
+        Ok(found)
     }
 
     /// Locks the row with this key for a transaction, and passes it to `read` as the transaction

@@ -12,6 +12,7 @@ use crate::index::{Index, Key};
 use crate::root::Root;
 use crate::schema::Structure;
 use crate::table::Table;
+use crate::table::ops::{KeyCells, key_cells};
 use crate::transaction::view::View;
 use crate::value::Value;
 use crate::{Error, Result};
@@ -20,8 +21,8 @@ use crate::{Error, Result};
 pub(super) struct Prepared<M: Medium> {
     pub(super) engine: Arc<Root<M>>,
     pub(super) table: Arc<Table<M>>,
-    /// Number of the index in the table.
-    index: usize,
+    /// If it was moved since, another one is read.
+    index: Arc<Index<M>>,
 }
 
 impl<M: Medium> Prepared<M> {
@@ -58,18 +59,43 @@ impl<M: Medium> Prepared<M> {
         name: &str,
         is_right: impl Fn(&Index<M>) -> bool,
     ) -> Result<Self> {
-        let is_asked_for = |index: &Index<M>| index.spec.name == name && is_right(index);
-        let found = table.indexes.iter().position(is_asked_for);
-        let index = found.ok_or_else(|| Error::NoSuchIndex {
-            table: table.name.clone(),
-            index: name.to_owned(),
-        })?;
+        let index = table.index(name)?;
+        if !is_right(&index) {
+            return Err(table.no_index(name));
+        }
         Ok(Prepared { engine: Arc::clone(engine), table: Arc::clone(table), index })
     }
 
+    /// The index for which the statement was prepared.
     #[inline(always)]
     pub(super) fn index(&self) -> &Index<M> {
-        &self.table.indexes[self.index]
+        &self.index
+    }
+
+    /// Has `read` read the index, as often as it is moved meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// That of `read`, and when the index was dropped meanwhile.
+    pub(super) fn read_index(&self, mut read: impl FnMut(&Index<M>) -> Result<()>) -> Result<()> {
+        read(&self.index)?;
+        if self.index.is_in_use() {
+            return Ok(());
+        }
+        loop {
+            let index = self.table.require_moved_to(&self.index)?;
+            read(&index)?;
+            if index.is_in_use() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Refuses what was asked of an index that was dropped: before it is read, and if it does not
+    /// lead to a row, afterwards.
+    #[inline]
+    pub(super) fn require_index(&self) -> Result<()> {
+        self.table.require_index(&self.index)
     }
 
     /// The key with these values; `None` if one of them is NULL: no row has that key.
@@ -78,6 +104,7 @@ impl<M: Medium> Prepared<M> {
         let (table, spec) = (&*self.table, &self.index().spec);
         let columns = &spec.columns;
         table.require_there()?;
+        self.require_index()?;
         if values.len() != columns.len() {
             return Err(table.wrong_count(columns.len(), values.len()));
         }
@@ -94,6 +121,7 @@ impl<M: Medium> Prepared<M> {
     pub(super) fn bound(&self, bound: KeyBound<'_>) -> Result<Bound<OrderedBytes>> {
         let (table, columns) = (&*self.table, &self.index().spec.columns);
         table.require_there()?;
+        self.require_index()?;
         let prefix = |values: &[Value<'_>]| {
             let Some(columns) = columns.get(..values.len()) else {
                 return Err(table.wrong_count(columns.len(), values.len()));
@@ -113,7 +141,7 @@ impl<M: Medium> Prepared<M> {
         })
     }
 
-    /// The row of this number, if `is_wanted` takes its first group as it is in a view.
+    /// The row of this number, if `is_wanted` takes the cells of its keys as they are in a view.
     ///
     /// # Errors
     ///
@@ -122,7 +150,7 @@ impl<M: Medium> Prepared<M> {
     pub(super) fn pinned_row(
         &self,
         row: RowId,
-        is_wanted: impl FnOnce(&[u8]) -> bool,
+        is_wanted: impl FnOnce(KeyCells<'_>) -> bool,
         view: View,
     ) -> Result<Option<Row<'_, M>>> {
         let table = &*self.table;
@@ -132,12 +160,14 @@ impl<M: Medium> Prepared<M> {
         let Some(place) = table.place(row) else { return Ok(None) };
         table.prefetch(place);
         let Some(seen) = table.seen(row, place, view)? else { return Ok(None) };
-        let keys = table.group_of(place, seen, 0)?;
-        if !is_wanted(&keys) {
+        let mut groups = table.key_groups(place, seen, self.index.needs_others)?;
+        if !is_wanted(key_cells(&groups)) {
             return Ok(None);
         }
-        let others = table.group_of(place, seen, 1)?;
-        Ok(Some(Row::new(table, row, [keys, others])))
+        if !self.index.needs_others {
+            groups[1] = table.group_of(place, seen, 1)?;
+        }
+        Ok(Some(Row::new(table, row, groups)))
     }
 }
 
@@ -162,7 +192,10 @@ impl<M: Medium> Prepared<M> {
 impl<M: Medium> Clone for Prepared<M> {
     fn clone(&self) -> Self {
         let (engine, table) = (Arc::clone(&self.engine), Arc::clone(&self.table));
-        Prepared { engine, table, index: self.index }
+        // That of a moved index does not keep the memory of the old one.
+        let moved = if self.index.is_in_use() { None } else { table.moved_to(&self.index) };
+        let index = moved.unwrap_or_else(|| Arc::clone(&self.index));
+        Prepared { engine, table, index }
     }
 }
 

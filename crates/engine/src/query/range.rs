@@ -12,6 +12,7 @@ use crate::index::Index;
 use crate::index::order::{self, Order, Span};
 use crate::root::Root;
 use crate::table::Table;
+use crate::table::ops::KeyCells;
 use crate::transaction::Moment;
 use crate::transaction::view::View;
 use crate::value::Value;
@@ -24,9 +25,15 @@ const MANY: usize = 128;
 /// A prepared read of the rows of a range of keys, by an ordered index.
 ///
 /// Made by [`Table::prepare_range`](crate::Table::prepare_range), which has an example.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Range<M: Medium = Mapped> {
     prepared: Prepared<M>,
+}
+
+impl<M: Medium> Clone for Range<M> {
+    fn clone(&self) -> Self {
+        Range { prepared: self.prepared.clone() }
+    }
 }
 
 /// A bound of a range: values of the first columns of an index. All of its columns may have one, or
@@ -99,14 +106,16 @@ impl<M: Medium> Range<M> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
         let mut span = Span::between(prepared.bound(lower)?, prepared.bound(upper)?);
-        if prepared.index().rows.header().is_none() {
-            prepared.table.rebuild_rest()?;
-        }
         let (mut entries, mut most) = (Entries::default(), FEW);
         loop {
             // Rows are passed on when the index is not being read any more: whoever gets one may
             // change it, and the index with it.
-            entries.read(prepared.index(), &span, order, most)?;
+            prepared.read_index(|index| {
+                if !prepared.table.has_all_rows(index) {
+                    prepared.table.rebuild_rest()?;
+                }
+                entries.read(index, &span, order, most)
+            })?;
             let mut last = None;
             for entry in entries.iter() {
                 last = Some(entry);
@@ -134,7 +143,7 @@ impl<M: Medium> Range<M> {
         let table = &*prepared.table;
         let Some((key, row)) = order::key_and_row(entry) else { return Ok(None) };
         let columns = &prepared.index().spec.columns;
-        let has_key = |keys: &[u8]| order::is_of_row(key, &table.format, columns, keys);
+        let has_key = |keys: KeyCells<'_>| order::is_of_row(key, &table.format, columns, keys);
         let found = prepared.pinned_row(row, has_key, view)?;
         // A faulty medium reads as zeros: not a row of those is shown.
         prepared.engine.heap.verify()?;

@@ -7,7 +7,7 @@ use remanent_structures::shared::Inspection;
 
 use super::Table;
 use super::layout::{Committed, Kind, NUMBER, Pending, RUN_COUNT, State, TilePlace, run_at};
-use super::ops::RowPlace;
+use super::ops::{KeyCells, RowPlace, key_cells};
 use super::version::{NEWEST, Seen};
 use crate::index::{Index, Key};
 use crate::transaction::statuses::Fate;
@@ -19,7 +19,7 @@ impl<M: Medium> Table<M> {
     /// commit.
     pub(crate) fn inspect(&self, last: u64) -> Result<Inspection> {
         let mut found = Inspection { violations: Vec::new(), blocks: Some(vec![self.state]) };
-        for index in &self.indexes {
+        for index in self.indexes.load().all() {
             let of_index = index.rows.inspect()?;
             found.violations.extend(of_index.violations);
             match (&mut found.blocks, of_index.blocks) {
@@ -94,13 +94,14 @@ impl<M: Medium> Table<M> {
         {
             return Ok(());
         }
-        match self.group_of(place, seen, 0) {
+        let set = self.indexes.load();
+        match self.key_groups(place, seen, set.needs_others) {
             Err(error) => found.violations.push(Violation::new(head, error.to_string())),
             // Nobody looks for rows of a table that was dropped, and nobody rebuilds its indexes.
             Ok(_) if self.is_dropped() => {}
             Ok(keys) => {
-                for index in &self.indexes {
-                    self.check_row(index, row, head, &keys, is_committed, found)?;
+                for index in set.all() {
+                    self.check_row(index, row, head, key_cells(&keys), is_committed, found)?;
                 }
             }
         }
@@ -169,7 +170,7 @@ impl<M: Medium> Table<M> {
         index: &Index<M>,
         row: RowId,
         head: u64,
-        keys: &[u8],
+        keys: KeyCells<'_>,
         is_committed: bool,
         found: &mut Inspection,
     ) -> Result<()> {
@@ -191,7 +192,8 @@ impl<M: Medium> Table<M> {
     fn has_key(&self, row: RowId, index: &Index<M>, key: &Key) -> bool {
         let Some(place) = self.place(row) else { return false };
         let Ok(Some(seen)) = self.seen(row, place, View::NEWEST) else { return false };
-        self.group_of(place, seen, 0).is_ok_and(|keys| key.is_of(&self.format, &index.spec, &keys))
+        let has_key = |keys| key.is_of(&self.format, &index.spec, key_cells(&keys));
+        self.key_groups(place, seen, index.needs_others).is_ok_and(has_key)
     }
 }
 

@@ -25,7 +25,7 @@
 
 use remanent_pmem::{LINE_LEN, WORD_LEN};
 
-use crate::schema::{Column, IndexSpec};
+use crate::schema::Column;
 use crate::transaction::layout::{SLOT_COUNT, STAMP_MAX, STATEMENTS_MAX, ShortId};
 use crate::value::Type;
 
@@ -177,9 +177,10 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    pub(crate) fn new(columns: &[Column], indexes: &[IndexSpec], tile_rows: Option<u32>) -> Self {
-        let is_key = |column: usize| indexes.iter().any(|index| index.columns.contains(&column));
-        let group_of = |column| usize::from(!is_key(column));
+    /// That of a table with these columns, some of which are in the first group: those that an
+    /// index had when the table was made.
+    pub(crate) fn new(columns: &[Column], are_keys: &[bool], tile_rows: Option<u32>) -> Self {
+        let group_of = |column: usize| usize::from(!are_keys[column]);
         let mut nulls = [0; 2];
         let mut cells: Vec<Cell> = Vec::new();
         for (number, column) in columns.iter().enumerate() {
@@ -467,7 +468,7 @@ mod tests {
     use crate::transaction::layout::TransactionId;
 
     fn format(spec: &TableSpec) -> Format {
-        Format::new(spec.columns(), &spec.resolve().unwrap(), None)
+        Format::new(spec.columns(), &spec.key_columns(&spec.resolve().unwrap()), None)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Tables: rows in tiles, and the indexes that lead to them.
 
+mod build;
 mod check;
 mod free;
 pub(crate) mod layout;
@@ -11,14 +12,16 @@ pub(crate) mod version;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
 use remanent_pmem::heap::Heap;
 use remanent_pmem::{Error as PoolError, Medium};
+use remanent_structures::RowId;
 
 use self::free::FreeRows;
 use self::layout::{FAR, Format, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
 use self::ops::Group;
 use self::rebuild::Rebuilding;
-use crate::index::Index;
+use crate::index::{Index, IndexSet, Key, Member};
 use crate::schema::Column;
 use crate::transaction::statuses::Statuses;
 use crate::value::Value;
@@ -32,7 +35,8 @@ pub(crate) struct Table<M: Medium> {
     pub(crate) number: u32,
     pub(crate) columns: Vec<Column>,
     pub(crate) format: Format,
-    pub(crate) indexes: Vec<Index<M>>,
+    /// Statements that begin take the set that is there then.
+    pub(crate) indexes: ArcSwap<IndexSet<M>>,
     /// Offset of its state.
     pub(crate) state: u64,
     /// What became of the transactions that rows name.
@@ -69,10 +73,56 @@ impl<M: Medium> Table<M> {
         }
     }
 
-    /// The place of an index among the table's.
-    pub(crate) fn number_of(&self, index: &Index<M>) -> usize {
-        let is_it = |other: &Index<M>| std::ptr::eq(other, index);
-        self.indexes.iter().position(is_it).expect("an index of the table")
+    /// The index of this name.
+    pub(crate) fn index(&self, name: &str) -> Result<Arc<Index<M>>> {
+        let set = self.indexes.load();
+        let found = set.named().find(|index| index.spec.name == name);
+        found.cloned().ok_or_else(|| self.no_index(name))
+    }
+
+    #[cold]
+    pub(crate) fn no_index(&self, name: &str) -> Error {
+        Error::NoSuchIndex { table: self.name.clone(), index: name.to_owned() }
+    }
+
+    /// The index to which one was moved that is not in use any more; `None` if it was dropped.
+    pub(crate) fn moved_to(&self, index: &Index<M>) -> Option<Arc<Index<M>>> {
+        let set = self.indexes.load();
+        set.named().find(|other| other.id == index.id && other.is_in_use()).cloned()
+    }
+
+    /// Removes a word from the indexes that have an [`id`](Index), if it is there.
+    pub(crate) fn remove_word(&self, id: u32, key: &Key, row: RowId) -> Result<()> {
+        self.indexes.load().with_id(id).try_for_each(|index| index.rows.remove(key, row))
+    }
+
+    /// Refuses an index that was dropped, or that was moved before it was.
+    #[inline]
+    pub(crate) fn require_index(&self, index: &Index<M>) -> Result<()> {
+        match index.is_in_use() {
+            true => Ok(()),
+            false => self.require_moved_to(index).map(drop),
+        }
+    }
+
+    /// As [`moved_to`](Table::moved_to).
+    #[cold]
+    pub(crate) fn require_moved_to(&self, index: &Index<M>) -> Result<Arc<Index<M>>> {
+        self.moved_to(index).ok_or_else(|| Error::IndexDropped {
+            table: self.name.clone(),
+            index: index.spec.name.clone(),
+        })
+    }
+
+    /// Has statements that begin from now on use other indexes, and waits for those that use the
+    /// indexes before. One caller at a time. No statement waits for another one with a set.
+    pub(crate) fn exchange_indexes(&self, change: impl FnOnce(&mut Vec<Member<M>>)) {
+        let mut members = self.indexes.load().all().to_vec();
+        change(&mut members);
+        let mut before = self.indexes.swap(Arc::new(IndexSet::of(members)));
+        while Arc::get_mut(&mut before).is_none() {
+            self.medium().pause();
+        }
     }
 
     /// Number of tiles.

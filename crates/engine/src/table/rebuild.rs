@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 
 use super::Table;
 use super::layout::{Claim, Committed, State};
-use super::ops::{Group, Head, RowPlace};
+use super::ops::{Group, Head, KeyCells, RowPlace, key_cells};
 use super::version::NEWEST;
-use crate::index::{Candidates, Index, Key, Rows};
+use crate::index::{Candidates, Index, Key, Member};
 use crate::{Error, Result};
 
 /// Who has looked through so many tiles rebuilds one, which takes about three times as long.
@@ -171,14 +171,14 @@ impl Drop for TakenTile<'_> {
 
 /// The heads of a tile's rows and their first groups, as they were at one time or another.
 #[derive(Default)]
-struct Copied {
+pub(super) struct Copied {
     heads: Vec<Head>,
     keys: Vec<u8>,
 }
 
 impl Copied {
     /// Copies those of a tile. The heads first: cells that a head leads to are there.
-    fn copy<M: Medium>(&mut self, table: &Table<M>, tile: u64, number: u64) {
+    pub(super) fn copy<M: Medium>(&mut self, table: &Table<M>, tile: u64, number: u64) {
         let format = &table.format;
         self.heads.clear();
         self.heads.extend(table.heads_of(number).map(|(.., head)| head));
@@ -186,8 +186,16 @@ impl Copied {
         table.medium().read(format.group_at(tile, 0, 0), &mut self.keys);
     }
 
+    /// The heads, in the order of the rows.
+    pub(super) fn heads(&self) -> &[Head] {
+        &self.heads
+    }
+
     /// Rows that are there, or that a transaction is inserting: their heads, and first groups.
-    fn rows(&self, group_len: u64) -> impl Iterator<Item = (u64, Committed, Claim, &[u8])> {
+    pub(super) fn rows(
+        &self,
+        group_len: u64,
+    ) -> impl Iterator<Item = (u64, Committed, Claim, &[u8])> {
         (0..).zip(&self.heads).filter_map(move |(index, &Head { committed, claim })| {
             let is_there = !matches!(committed.state(), State::Free(_));
             let start = (index * group_len) as usize;
@@ -198,8 +206,15 @@ impl Copied {
 }
 
 impl<M: Medium> Table<M> {
+    /// Whether an index has all rows.
+    #[inline(always)]
+    pub(crate) fn has_all_rows(&self, index: &Index<M>) -> bool {
+        !index.is_rebuilt || self.rebuilding.is_done()
+    }
+
     /// Calls `visit` with the rows that may have a key in an index until it returns something:
     /// those that the index leads to, and if it is not rebuilt yet, others. Some are visited twice.
+    /// If the index was moved, the other one is read; none, if it was dropped.
     #[inline]
     pub(crate) fn search<R>(
         &self,
@@ -207,8 +222,41 @@ impl<M: Medium> Table<M> {
         key: &Key,
         mut visit: impl FnMut(RowId) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
+        let found = self.search_in(index, key, &mut visit)?;
+        // Who was found has the key, whatever index has led there.
+        if found.is_some() || index.is_in_use() {
+            return Ok(found);
+        }
+        self.search_moved(index, key, visit)
+    }
+
+    #[cold]
+    fn search_moved<R>(
+        &self,
+        index: &Index<M>,
+        key: &Key,
+        mut visit: impl FnMut(RowId) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let mut next = self.moved_to(index);
+        while let Some(index) = next {
+            let found = self.search_in(&index, key, &mut visit)?;
+            if found.is_some() || index.is_in_use() {
+                return Ok(found);
+            }
+            next = self.moved_to(&index);
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn search_in<R>(
+        &self,
+        index: &Index<M>,
+        key: &Key,
+        mut visit: impl FnMut(RowId) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
         // Before the index is read: what is done afterwards is not in it yet.
-        let is_done = index.rows.header().is_some() || self.rebuilding.is_done();
+        let is_done = self.has_all_rows(index);
         for row in index.candidates(key)? {
             let result = visit(row)?;
             if result.is_some() {
@@ -302,14 +350,15 @@ impl<M: Medium> Table<M> {
         let (format, spec) = (&self.format, &index.spec);
         let rows = copied.rows(format.group_len[0]).filter(|(_, committed, claim, keys)| {
             let is_in_tile = matches!(committed.state(), State::Present(_));
-            !is_in_tile || claim.as_pending().is_some() || key.is_of(format, spec, keys)
+            let has_key = || index.needs_others || key.is_of(format, spec, [keys, &[]]);
+            !is_in_tile || claim.as_pending().is_some() || has_key()
         });
         let first = number << format.shift;
         Ok(rows.filter_map(|(index, ..)| RowId::new(first + index)).collect())
     }
 
     /// Offset of a tile that is one.
-    fn whole_tile(&self, number: u64) -> Result<u64> {
+    pub(super) fn whole_tile(&self, number: u64) -> Result<u64> {
         let tile = self.tile(number);
         match self.is_tile(tile, number) {
             true => Ok(tile),
@@ -345,20 +394,27 @@ impl<M: Medium> Table<M> {
             is_old && claim.as_pending().is_none() && !has_parts
         };
         let (format, first) = (&self.format, number << self.format.shift);
-        for index in self.indexes_in_dram() {
+        let set = self.indexes.load();
+        for index in set.all().iter().filter(|index| index.is_rebuilt && !index.needs_others) {
             let rows = copied.rows(format.group_len[0]);
             let old = rows.filter(|(_, committed, claim, _)| is_as_opened(*committed, *claim));
-            let of_index = old.filter_map(|(row, .., keys)| Some((RowId::new(first + row)?, keys)));
+            let of_index =
+                old.filter_map(|(row, .., keys)| Some((RowId::new(first + row)?, [keys, &[][..]])));
             index.insert_rows(format, of_index)?;
         }
+        let needs_others = set.all().iter().any(|index| index.is_rebuilt && index.needs_others);
         let mut damage = None;
         for (row, committed, claim, _) in copied.rows(format.group_len[0]) {
-            if is_as_opened(committed, claim) {
+            let is_as_opened = is_as_opened(committed, claim);
+            if is_as_opened && !needs_others {
                 continue;
             }
             // Somebody may have put it there already.
             let Some(id) = RowId::new(first + row) else { continue };
-            match self.ensure_all_keys(id, RowPlace { tile, index: row }) {
+            let place = RowPlace { tile, index: row };
+            let is_left =
+                |index: &&Member<M>| index.is_rebuilt && (index.needs_others || !is_as_opened);
+            match self.ensure_all_keys(set.all().iter().filter(is_left), id, place) {
                 Err(error) if error.is_damage() => {
                     damage.get_or_insert(error);
                 }
@@ -370,26 +426,45 @@ impl<M: Medium> Table<M> {
         damage.map_or(Ok(()), Err)
     }
 
-    fn indexes_in_dram(&self) -> impl Iterator<Item = &Index<M>> {
-        self.indexes.iter().filter(|index| matches!(index.rows, Rows::Dram(_)))
-    }
-
-    /// Puts a row into the indexes in DRAM under the keys of all its states, as far as damage lets
-    /// them be read, and says that there was damage.
-    fn ensure_all_keys(&self, row: RowId, place: RowPlace) -> Result<()> {
-        let (all, damage) = self.all_keys(row, place);
-        for keys in all {
-            for index in self.indexes_in_dram() {
-                if let Some(key) = index.key_of(&self.format, &keys) {
-                    index.rows.ensure(&key, row)?;
-                }
+    /// Puts a row into indexes under the keys of all its states, as far as damage lets them be read,
+    /// and says that there was damage.
+    fn ensure_all_keys<'i>(
+        &self,
+        indexes: impl Iterator<Item = &'i Member<M>>,
+        row: RowId,
+        place: RowPlace,
+    ) -> Result<()> {
+        let indexes: SmallVec<[&Index<M>; 4]> = indexes.map(|member| &**member).collect();
+        let needs_others = indexes.iter().any(|index| index.needs_others);
+        let (all, damage) = self.all_keys(row, place, needs_others);
+        for cells in &all {
+            for index in &indexes {
+                self.ensure_key(index, row, key_cells(cells))?;
             }
         }
         damage.map_or(Ok(()), Err)
     }
 
-    /// The first groups of all states of a row that can be read, and what is damaged.
-    fn all_keys(&self, row: RowId, place: RowPlace) -> (SmallVec<[Group; 4]>, Option<Error>) {
+    /// Puts a row into an index, unless it is there.
+    pub(super) fn ensure_key(
+        &self,
+        index: &Index<M>,
+        row: RowId,
+        cells: KeyCells<'_>,
+    ) -> Result<()> {
+        match index.key_of(&self.format, cells) {
+            Some(key) => index.rows.ensure(&key, row),
+            None => Ok(()),
+        }
+    }
+
+    /// The cells for keys of all states of a row that can be read, and what is damaged.
+    pub(super) fn all_keys(
+        &self,
+        row: RowId,
+        place: RowPlace,
+        needs_others: bool,
+    ) -> (SmallVec<[[Group; 2]; 4]>, Option<Error>) {
         // Nothing is freed that the row leads to.
         let _pin = self.heap.pin();
         // The claim first: who commits takes it away when the committed state is there.
@@ -399,13 +474,16 @@ impl<M: Medium> Table<M> {
             State::Damaged => (0, Some(self.head_damaged(place))),
             State::Free(_) | State::Present(_) => (0, None),
         };
-        let mut all: SmallVec<[Group; 4]> = SmallVec::new();
+        let mut all: SmallVec<[[Group; 2]; 4]> = SmallVec::new();
         for newest in [pending, committed].into_iter().filter(|offset| *offset != 0) {
             let (mut next, mut below) = (State::Version(newest), NEWEST);
             while let State::Version(offset) = next {
-                match self.version_of(offset, row, below) {
+                let found = self.version_of(offset, row, below).and_then(|version| {
+                    all.extend(self.keys_of_versions(place, &[version], needs_others)?);
+                    Ok(version)
+                });
+                match found {
                     Ok(version) => {
-                        all.extend(self.own_group(version, 0));
                         (next, below) = (version.previous.state(), version.order());
                     }
                     Err(error) => {
@@ -415,7 +493,7 @@ impl<M: Medium> Table<M> {
                 }
             }
         }
-        all.push(self.read_group(place, 0));
+        all.push(self.key_groups_in_tile(place, needs_others));
         (all, damage)
     }
 }

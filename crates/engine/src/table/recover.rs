@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use arc_swap::ArcSwap;
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 
 use super::Table;
 use super::free::FreeRows;
 use super::layout::{
-    FAR, Format, Kind, NUMBER, RUN_COUNT, STATE_LEN, TILES_MAX, TilePlace, run_at, run_first,
-    run_len, run_tiles,
+    FAR, Kind, NUMBER, RUN_COUNT, STATE_LEN, TILES_MAX, TilePlace, run_at, run_first, run_len,
+    run_tiles,
 };
 use super::rebuild::Rebuilding;
 use crate::Result;
 use crate::catalog::TableEntry;
-use crate::index::Index;
+use crate::index::{Index, IndexSet};
 use crate::transaction::recover::Completed;
 use crate::transaction::statuses::Statuses;
 
@@ -31,14 +32,14 @@ impl<M: Medium> Table<M> {
         indexes: Vec<Index<M>>,
         statuses: &Arc<Statuses>,
     ) -> Result<Self, PoolError> {
-        let specs: Vec<_> = entry.indexes.iter().map(|index| index.spec.clone()).collect();
-        let TableEntry { name, number, columns, state, tile_rows, .. } = entry;
-        let format = Format::new(&columns, &specs, tile_rows);
+        let format = entry.format();
+        let TableEntry { name, number, columns, state, .. } = entry;
         let tiles = count_tiles(heap.medium(), number, state)?;
-        let has_volatile = indexes.iter().any(|index| index.rows.header().is_none());
+        let has_volatile = indexes.iter().any(|index| index.is_rebuilt);
         let rebuilding = Rebuilding::of(if has_volatile { tiles } else { 0 });
         let (heap, statuses) = (Arc::clone(heap), Arc::clone(statuses));
         let free = FreeRows::of(tiles);
+        let indexes = ArcSwap::from_pointee(IndexSet::live(indexes));
         Ok(Table {
             heap,
             name,

@@ -386,6 +386,44 @@ impl<M: Medium> Table<M> {
         }
     }
 
+    /// The cells from which keys are read, of a row that is seen there: the first group, and the
+    /// second one if it is needed.
+    #[inline]
+    pub(crate) fn key_groups(
+        &self,
+        place: RowPlace,
+        seen: Seen,
+        needs_others: bool,
+    ) -> Result<[Group; 2]> {
+        let others = match needs_others {
+            true => self.group_of(place, seen, 1)?,
+            false => Group::new(),
+        };
+        Ok([self.group_of(place, seen, 0)?, others])
+    }
+
+    /// The same, of a row as it lies in its tile.
+    pub(crate) fn key_groups_in_tile(&self, place: RowPlace, needs_others: bool) -> [Group; 2] {
+        let others = if needs_others { self.read_group(place, 1) } else { Group::new() };
+        [self.read_group(place, 0), others]
+    }
+
+    /// The cells from which keys are read, of states that these versions of one row have. Without
+    /// the second group, those that have the keys of another one are left out.
+    pub(crate) fn keys_of_versions(
+        &self,
+        place: RowPlace,
+        versions: &[Version],
+        needs_others: bool,
+    ) -> Result<SmallVec<[[Group; 2]; 2]>> {
+        if needs_others {
+            let of_version = |of: &Version| self.key_groups(place, Seen::In(*of), true);
+            return versions.iter().map(of_version).collect();
+        }
+        let keys = versions.iter().filter_map(|of| self.own_group(*of, 0));
+        Ok(keys.map(|keys| [keys, Group::new()]).collect())
+    }
+
     /// A version, and all before it, from the newest to the oldest.
     pub(crate) fn chain(&self, newest: Version) -> Result<SmallVec<[Version; 4]>> {
         let mut chain = SmallVec::from_elem(newest, 1);

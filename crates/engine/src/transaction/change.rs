@@ -11,12 +11,12 @@ use super::LockMode;
 use super::deferred::DeferredRow;
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::view::View;
-use super::wait::{Refused, Wanted};
+use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
-use crate::index::{HeldKeys, Index, Key};
+use crate::index::{HeldKeys, Index, IndexSet, Key, Member, Role};
 use crate::table::Table;
 use crate::table::layout::Pending;
-use crate::table::ops::{Group, RowPlace};
+use crate::table::ops::{Group, RowPlace, key_cells};
 use crate::table::version::Version;
 use crate::{Error, Result};
 
@@ -30,7 +30,7 @@ pub(crate) enum Change {
 }
 
 /// An index, and the key that a row gets in it.
-type Word<'t, M> = (&'t Index<M>, Key);
+type Word<'t, M> = (&'t Member<M>, Key);
 
 /// A row that a statement was asked to change.
 struct Found {
@@ -84,7 +84,7 @@ impl<M: Medium> Engine<M> {
         let mut waiting = statement.waiting_as(self, mode);
         loop {
             let Some(found) = self.row_with(table, index, key, statement.view)? else {
-                return Ok(None);
+                return table.require_index(index).map(|()| None);
             };
             let Found { row, place } = found;
             let claimed = match self.claim_for(statement, table, row, place)? {
@@ -104,7 +104,7 @@ impl<M: Medium> Engine<M> {
             }
             // Nobody changes the row or frees a version of it any more. But somebody may have.
             if let Some(groups) = self.cells(table, row, place, statement.view)?
-                && key.is_of(&table.format, &index.spec, &groups[0])
+                && key.is_of(&table.format, &index.spec, key_cells(&groups))
             {
                 return Ok(Some(Target { row, claimed, groups }));
             }
@@ -156,8 +156,8 @@ impl<M: Medium> Engine<M> {
         view: View,
     ) -> Result<bool> {
         let Some(seen) = table.seen(row, place, view)? else { return Ok(false) };
-        let keys = table.group_of(place, seen, 0)?;
-        Ok(key.is_of(&table.format, &index.spec, &keys))
+        let keys = table.key_groups(place, seen, index.needs_others)?;
+        Ok(key.is_of(&table.format, &index.spec, key_cells(&keys)))
     }
 
     fn cells(
@@ -186,12 +186,28 @@ impl<M: Medium> Engine<M> {
         let is_removal = cells.is_none();
         let has = [0, 1].map(|group| cells.as_ref().is_some_and(|new| new[group] != old[group]));
         let cells = cells.unwrap_or_else(|| old.clone());
-        let changed = Self::changed_keys(table, &old[0], &cells[0]);
-        // Held until the version is published: until then, nobody can see that the row has the key.
-        let keys = self.lock_new_keys(statement, table, row, &changed)?;
+        let mut waiting = statement.waiting(self);
+        let mut set;
+        let (changed, keys) = loop {
+            // Not held while it waits: who changes the indexes waits for it.
+            set = table.indexes.load();
+            let changed = Self::changed_keys(table, &set, &old, &cells);
+            // Held until the version is published: until then, nobody can see that the row has the
+            // key.
+            match self.lock_new_keys(statement, table, row, &changed)? {
+                Ok(keys) => break (changed, keys),
+                Err((holder, at)) => {
+                    let (index, key) = (Arc::clone(&changed[at].0.index), changed[at].1.clone());
+                    drop(changed);
+                    drop(set);
+                    waiting.wait(holder, Wanted { table, index: &index, key: &key })?;
+                }
+            }
+        };
+        drop(waiting);
         let words = Self::add_words(table, row, &changed)?;
         if statement.is_deferred() {
-            let words = words.into_iter().map(|(index, key)| (table.number_of(index), key.clone()));
+            let words = words.into_iter().map(|(index, key)| (index.id, key.clone()));
             let (table, own) = (Arc::clone(table), claimed.own);
             let deferred = DeferredRow { table, row, place, own, is_new: false };
             let states = [Some(old), (!is_removal).then_some(cells)];
@@ -240,32 +256,27 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
-    /// Locks the unique keys that a row gets, once nobody has them, or decides who has.
+    /// Locks the unique keys that a row gets, if nobody has them. `Err` says who decides whether
+    /// somebody has, and which key it is.
     fn lock_new_keys(
         &self,
         statement: &Statement<'_, '_, M>,
         table: &Table<M>,
         row: RowId,
         changed: &[Word<'_, M>],
-    ) -> Result<HeldKeys<'_>> {
-        let unique = || changed.iter().filter(|(index, key)| index.is_unique_in(key));
-        let mut waiting = statement.waiting(self);
-        'again: loop {
-            let hashes = unique().map(|(index, key)| (index.number, key.hash));
-            let keys = self.keys.lock(self.medium(), hashes);
-            for (index, key) in unique() {
-                match self.require_free(table, index, key, row, statement.view) {
-                    Ok(()) => {}
-                    Err(Refused::For(error)) => return Err(error),
-                    Err(Refused::Busy { holder, .. }) => {
-                        drop(keys);
-                        waiting.wait(holder, Wanted { table, index, key })?;
-                        continue 'again;
-                    }
-                }
+    ) -> Result<Result<HeldKeys<'_>, (Holder, usize)>> {
+        let words = || changed.iter().enumerate();
+        let unique = || words().filter(|(_, (index, key))| index.enforces(key));
+        let hashes = unique().map(|(_, (index, key))| (index.id, key.hash));
+        let keys = self.keys.lock(self.medium(), hashes);
+        for (at, (index, key)) in unique() {
+            match self.require_free(table, index, key, row, statement.view) {
+                Ok(()) => {}
+                Err(Refused::For(error)) => return Err(error),
+                Err(Refused::Busy { holder, .. }) => return Ok(Err((holder, at))),
             }
-            return Ok(keys);
         }
+        Ok(Ok(keys))
     }
 
     /// Puts a row that is claimed into indexes under its new keys, and returns the words that were
@@ -278,9 +289,10 @@ impl<M: Medium> Engine<M> {
         let mut added: SmallVec<[&Word<'t, M>; 2]> = SmallVec::new();
         for word in changed {
             let (index, key) = word;
-            // Before the index is read. Rebuilding may rely on the word that is added here.
-            let is_rebuilt = index.rows.header().is_some() || table.rebuilding.is_done();
-            let was_there = !is_rebuilt || index.has(key, row)?;
+            // Before the index is read. Who builds or rebuilds it may rely on the word that is added
+            // here.
+            let is_whole = index.role != Role::Kept && table.has_all_rows(index);
+            let was_there = !is_whole || index.has(key, row)?;
             if let Err(error) = index.rows.ensure(key, row) {
                 Self::remove_words(row, &added)?;
                 return Err(error);
@@ -317,12 +329,17 @@ impl<M: Medium> Engine<M> {
     }
 
     /// The indexes in which a row gets another key, with that key.
-    fn changed_keys<'t>(table: &'t Table<M>, old: &[u8], new: &[u8]) -> SmallVec<[Word<'t, M>; 2]> {
-        if old == new {
+    fn changed_keys<'t>(
+        table: &Table<M>,
+        set: &'t IndexSet<M>,
+        old: &[Group; 2],
+        new: &[Group; 2],
+    ) -> SmallVec<[Word<'t, M>; 2]> {
+        if old[0] == new[0] && !(set.needs_others && old[1] != new[1]) {
             return SmallVec::new();
         }
-        let format = &table.format;
-        let changed = table.indexes.iter().filter_map(|index| {
+        let (format, old, new) = (&table.format, key_cells(old), key_cells(new));
+        let changed = set.all().iter().filter_map(|index| {
             let new = index.key_of(format, new)?;
             (index.key_of(format, old).as_ref() != Some(&new)).then_some((index, new))
         });

@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::engine::Engine;
-use crate::index::Key;
+use crate::index::{IndexSet, Key};
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, State};
-use crate::table::ops::{Group, RowPlace};
+use crate::table::ops::{Group, RowPlace, key_cells};
 use crate::table::version::{NEWEST, Version};
 
 /// A row that a statement has left with a version.
@@ -43,10 +43,12 @@ struct Folded<M: Medium> {
     /// The version after it; `None` if that state is the row's newest.
     next: Option<Version>,
     suspects: SmallVec<[Suspect; 4]>,
-    /// First groups of cells that the row had before.
-    old_keys: SmallVec<[Group; 2]>,
+    /// The indexes that lose the row's old words.
+    set: Arc<IndexSet<M>>,
+    /// Cells from which keys are read that the row had before.
+    old_keys: SmallVec<[[Group; 2]; 2]>,
     /// Those of all states that are left.
-    keys: SmallVec<[Group; 2]>,
+    keys: SmallVec<[[Group; 2]; 2]>,
 }
 
 /// What came of folding a row.
@@ -64,7 +66,8 @@ pub(super) struct OldWords<M: Medium> {
     pub(super) table: Arc<Table<M>>,
     pub(super) row: RowId,
     pub(super) place: RowPlace,
-    /// Numbers of indexes, and keys.
+    pub(super) set: Arc<IndexSet<M>>,
+    /// Places of indexes in the set, and keys.
     pub(super) keys: SmallVec<[(usize, Key); 4]>,
     pub(super) after: After,
 }
@@ -197,21 +200,21 @@ impl<M: Medium> Engine<M> {
             });
         }
         let (left, old) = chain.split_at(chain.len() - count);
-        let own_keys = |versions: &[Version]| -> SmallVec<[Group; 2]> {
-            versions.iter().filter_map(|version| table.own_group(*version, 0)).collect()
-        };
-        let (mut old_keys, mut keys) = (own_keys(old), own_keys(left));
-        old_keys.push(table.read_group(place, 0));
+        let set = table.indexes.load_full();
+        let of_versions = |versions| table.keys_of_versions(place, versions, set.needs_others);
+        let both = of_versions(old).and_then(|old| Ok((old, of_versions(left)?)));
+        let (mut old_keys, mut keys) = both.inspect_err(|_| table.give_free(place))?;
+        old_keys.push(table.key_groups_in_tile(place, set.needs_others));
         for group in 0..2 {
             let cells = old.iter().find_map(|version| table.own_group(*version, group));
             if let Some(cells) = cells {
                 table.write_group(place, group, &cells);
             }
         }
-        keys.push(table.read_group(place, 0));
+        keys.push(table.key_groups_in_tile(place, set.needs_others));
         let suspects = old.iter().map(|version| lane.suspect(version.offset)).collect();
         let (newest, next) = (old[0], left.last().copied());
-        let folded = Folded { garbage, place, newest, next, suspects, old_keys, keys };
+        let folded = Folded { garbage, place, newest, next, suspects, set, old_keys, keys };
         Ok(Fold::Done(Box::new(folded)))
     }
 
@@ -236,7 +239,7 @@ impl<M: Medium> Engine<M> {
         }
         let mut old_words = Vec::new();
         for row in folded {
-            let Folded { garbage, place, newest, next, suspects, old_keys, keys } = row;
+            let Folded { garbage, place, newest, next, suspects, set, old_keys, keys } = row;
             let table = Arc::clone(&garbage.table);
             let is_removal = newest.is_removal;
             let committed = match is_removal {
@@ -254,14 +257,14 @@ impl<M: Medium> Engine<M> {
                 let (table, row) = (Arc::clone(&table), garbage.row);
                 left.push(Garbage { table, row, stamp: next.stamp });
             }
-            let words = old_keys_of(&table, &old_keys, &keys, is_removal);
+            let words = old_keys_of(&table, &set, &old_keys, &keys, is_removal);
             if words.is_empty() && !is_removal {
                 table.give_free(place);
                 continue;
             }
             let after = if is_removal { After::GiveBack } else { After::GiveFree };
             let Garbage { table, row, .. } = garbage;
-            old_words.push(OldWords { table, row, place, keys: words, after });
+            old_words.push(OldWords { table, row, place, set, keys: words, after });
         }
         Ok(old_words)
     }
@@ -270,8 +273,8 @@ impl<M: Medium> Engine<M> {
 impl<M: Medium> OldWords<M> {
     /// Removes the words, and gives the row free.
     pub(super) fn remove(self) -> Result<()> {
-        let OldWords { table, row, place, keys, after } = self;
-        let remove = |(index, key): &(usize, Key)| table.indexes[*index].rows.remove(key, row);
+        let OldWords { table, row, place, set, keys, after } = self;
+        let remove = |(index, key): &(usize, Key)| set.all()[*index].rows.remove(key, row);
         let removed = keys.iter().try_for_each(remove);
         match after {
             After::GiveFree => table.give_free(place),
@@ -295,17 +298,18 @@ struct Progress {
 /// The keys in each index that a row had, and has in no state that is left.
 pub(super) fn old_keys_of<M: Medium>(
     table: &Table<M>,
-    old: &[Group],
-    left: &[Group],
+    set: &IndexSet<M>,
+    old: &[[Group; 2]],
+    left: &[[Group; 2]],
     is_removal: bool,
 ) -> SmallVec<[(usize, Key); 4]> {
     let mut keys: SmallVec<[(usize, Key); 4]> = SmallVec::new();
-    for (number, index) in table.indexes.iter().enumerate() {
+    for (number, index) in set.all().iter().enumerate() {
         let spec = &index.spec;
-        let is_left =
-            |key: &Key| !is_removal && left.iter().any(|of| key.is_of(&table.format, spec, of));
+        let has = |of: &[Group; 2], key: &Key| key.is_of(&table.format, spec, key_cells(of));
+        let is_left = |key: &Key| !is_removal && left.iter().any(|of| has(of, key));
         for cells in old {
-            let Some(key) = index.key_of(&table.format, cells) else { continue };
+            let Some(key) = index.key_of(&table.format, key_cells(cells)) else { continue };
             let word = (number, key);
             if !is_left(&word.1) && !keys.contains(&word) {
                 keys.push(word);

@@ -35,7 +35,7 @@ impl<M: Medium> Engine<M> {
         statement: &mut Statement<'_, '_, M>,
         row: DeferredRow<M>,
         [before, after]: [Cells; 2],
-        words: SmallVec<[(usize, Key); 2]>,
+        words: SmallVec<[(u32, Key); 2]>,
     ) {
         let slot = statement.slot.index;
         let unwritten = &self.statuses.unwritten;
@@ -67,8 +67,8 @@ impl<M: Medium> Engine<M> {
             && let Some(Step { at, words, .. }) = open.deferred.steps.pop()
         {
             let row = &open.deferred.rows[at];
-            for (number, key) in &words {
-                failed = failed.or(row.table.indexes[*number].rows.remove(key, row.row).err());
+            for (id, key) in &words {
+                failed = failed.or(row.table.remove_word(*id, key, row.row).err());
             }
             let is_first = self.statuses.unwritten.take_back(self.medium(), index, row.name());
             if is_first && let Some(row) = open.deferred.rows.pop() {
@@ -82,9 +82,9 @@ impl<M: Medium> Engine<M> {
     pub(crate) fn leave_all(&self, deferred: Deferred<M>) {
         for Step { at, words, .. } in &deferred.steps {
             let row = &deferred.rows[*at];
-            for (number, key) in words {
+            for (id, key) in words {
                 // A word that stays does no harm.
-                let _ = row.table.indexes[*number].rows.remove(key, row.row);
+                let _ = row.table.remove_word(*id, key, row.row);
             }
         }
         for row in deferred.rows {

@@ -42,8 +42,8 @@ pub(super) struct Step {
     pub(super) statement: u32,
     /// The row's place among the rows.
     pub(super) at: usize,
-    /// Words that were added to indexes: numbers of indexes, and keys.
-    pub(super) words: SmallVec<[(usize, Key); 2]>,
+    /// Words that were added to indexes: the [`id`](crate::index::Index) of each index, and the key.
+    pub(super) words: SmallVec<[(u32, Key); 2]>,
 }
 
 impl<M: Medium> Deferred<M> {

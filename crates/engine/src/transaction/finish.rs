@@ -14,8 +14,8 @@ use crate::Result;
 use crate::engine::Engine;
 use crate::table::layout::State as RowState;
 use crate::table::layout::{Claim, Committed, Pending};
-use crate::table::ops::{Group, RowPlace};
-use crate::table::version::{NEWEST, Version};
+use crate::table::ops::RowPlace;
+use crate::table::version::NEWEST;
 
 /// A row whose newest states are to be taken back, once their blocks are suspects durably.
 struct Undone<'w, M: Medium> {
@@ -300,21 +300,21 @@ impl<M: Medium> Engine<M> {
         }
         let count = over.min(lane.suspects_left().saturating_sub(SPARE));
         let (gone, left) = versions.split_at(count);
-        let own_keys = |versions: &[Version]| -> SmallVec<[Group; 2]> {
-            versions.iter().filter_map(|version| table.own_group(*version, 0)).collect()
-        };
-        let (mut old_keys, mut keys) = (own_keys(gone), own_keys(left));
+        let set = table.indexes.load_full();
+        let needs_others = set.needs_others;
+        let of_versions = |versions| table.keys_of_versions(place, versions, needs_others);
+        let (mut old_keys, mut keys) = (of_versions(gone)?, of_versions(left)?);
         let is_new = is_insert_over && left.is_empty();
         if is_new {
-            old_keys.push(table.read_group(place, 0));
+            old_keys.push(table.key_groups_in_tile(place, needs_others));
         } else {
             if let RowState::Version(offset) = table.committed(place).state() {
                 let newest = table.version_of(offset, row, NEWEST)?;
-                keys.extend(own_keys(&table.chain(newest)?));
+                keys.extend(of_versions(&table.chain(newest)?)?);
             }
-            keys.push(table.read_group(place, 0));
+            keys.push(table.key_groups_in_tile(place, needs_others));
         }
-        let words = old_keys_of(table, &old_keys, &keys, is_new);
+        let words = old_keys_of(table, &set, &old_keys, &keys, is_new);
         let left = match (left.first(), inserted_by) {
             (Some(version), _) => Some(Pending::changed(by, version.offset)),
             (None, Some(statement)) if !is_new => Some(Pending::inserted(by, statement)),
@@ -325,7 +325,7 @@ impl<M: Medium> Engine<M> {
             (false, Some(_)) => After::Keep,
             (false, None) => extent.after(written),
         };
-        let words = OldWords { table: table.clone(), row, place, keys: words, after };
+        let words = OldWords { table: table.clone(), row, place, set, keys: words, after };
         let suspects = gone.iter().map(|version| lane.suspect(version.offset)).collect();
         Ok(Some(Undone { written, place, suspects, left, is_whole: count == over, words }))
     }

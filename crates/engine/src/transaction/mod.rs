@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod collect;
 mod defer;
 mod deferred;
+mod distinct;
 mod finish;
 pub(crate) mod layout;
 pub(crate) mod list;

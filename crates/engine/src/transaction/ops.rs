@@ -13,14 +13,14 @@ use super::statuses::Fate;
 use super::view::View;
 use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
-use crate::index::{Index, Key};
+use crate::index::{Index, IndexSet, Key, Member, Role};
 use crate::table::Table;
 use crate::table::layout::{Claim, Pending, State};
-use crate::table::ops::{Group, Head, RowPlace};
+use crate::table::ops::{Group, Head, RowPlace, key_cells};
 use crate::value::Value;
 use crate::{Error, Result};
 
-/// The keys of a row, in the order of the table's indexes.
+/// The keys of a row, in the order of a set of the table's indexes.
 type Keys = SmallVec<[Option<Key>; 4]>;
 
 /// A row that is on its way into a table.
@@ -39,10 +39,13 @@ impl<M: Medium> Engine<M> {
     ) -> Result<RowId> {
         self.require_open(statement)?;
         table.require_there()?;
-        let row = NewRow::of(table, values)?;
+        let mut row = NewRow::of(table, values)?;
         let (mut waiting, mut is_relieved) = (statement.waiting(self), false);
         loop {
-            match self.try_insert(statement, table, &row) {
+            // Not held while it waits: who changes the indexes waits for it.
+            let set = table.indexes.load();
+            row.set_keys(table, &set);
+            match self.try_insert(statement, table, &set, &row) {
                 Ok(id) => return Ok(id),
                 // Lanes may hold blocks that are not freed yet.
                 Err(Refused::For(error)) if error.is_full() && !is_relieved => {
@@ -51,11 +54,13 @@ impl<M: Medium> Engine<M> {
                 }
                 Err(Refused::For(error)) => return Err(error),
                 Err(Refused::Busy { holder, index: number }) => {
-                    let mut keyed = row.keyed(table);
-                    let (index, key) = keyed
+                    let (index, key) = row
+                        .keyed(&set)
                         .find(|(index, _)| index.number == number)
                         .expect("the key of one of its indexes is wanted");
-                    waiting.wait(holder, Wanted { table, index, key })?;
+                    let (index, key) = (Arc::clone(&index.index), key.clone());
+                    drop(set);
+                    waiting.wait(holder, Wanted { table, index: &index, key: &key })?;
                 }
             }
         }
@@ -65,18 +70,19 @@ impl<M: Medium> Engine<M> {
         &self,
         statement: &mut Statement<'_, '_, M>,
         table: &Arc<Table<M>>,
+        set: &IndexSet<M>,
         new_row: &NewRow,
     ) -> Result<RowId, Refused> {
         let (row, place) = table.take_row()?;
         self.claim_free(table, place, statement.slot.index)?;
-        if let Err(error) = self.place_row(table, new_row, row, place, statement.view) {
+        if let Err(error) = self.place_row(table, (set, new_row), row, place, statement.view) {
             table.give_row_back(row, place);
             return Err(error);
         }
         let medium = self.medium();
         if statement.is_deferred() {
-            let words = new_row.keyed(table);
-            let words = words.map(|(index, key)| (table.number_of(index), key.clone())).collect();
+            let words = new_row.keyed(set).filter(|(index, _)| index.role != Role::Kept);
+            let words = words.map(|(index, key)| (index.id, key.clone())).collect();
             let table = Arc::clone(table);
             let deferred = DeferredRow { table, row, place, own: None, is_new: true };
             self.defer(statement, deferred, [None, Some(new_row.groups.clone())], words);
@@ -116,21 +122,21 @@ impl<M: Medium> Engine<M> {
     fn place_row(
         &self,
         table: &Table<M>,
-        new: &NewRow,
+        (set, new): (&IndexSet<M>, &NewRow),
         row: RowId,
         place: RowPlace,
         view: View,
     ) -> Result<(), Refused> {
-        let unique = || new.keyed(table).filter(|(index, key)| index.is_unique_in(key));
-        let hashes = unique().map(|(index, key)| (index.number, key.hash));
+        let unique = || new.keyed(set).filter(|(index, key)| index.enforces(key));
+        let hashes = unique().map(|(index, key)| (index.id, key.hash));
         let _keys = self.keys.lock(self.medium(), hashes);
         for (index, key) in unique() {
             self.require_free(table, index, key, row, view)?;
         }
         table.write_groups(place, [&new.groups[0], &new.groups[1]]);
-        for (done, (index, key)) in new.keyed(table).enumerate() {
+        for (done, (index, key)) in new.keyed(set).enumerate() {
             if let Err(error) = index.rows.insert(key, row) {
-                for (index, key) in new.keyed(table).take(done) {
+                for (index, key) in new.keyed(set).take(done) {
                     index.rows.remove(key, row)?;
                 }
                 return Err(error.into());
@@ -200,13 +206,12 @@ impl<M: Medium> Engine<M> {
         place: RowPlace,
         view: View,
     ) -> Result<Option<Taken>> {
-        let has_key = |keys: &[u8]| key.is_of(&table.format, &index.spec, keys);
+        let has_key = |of: &[Group; 2]| key.is_of(&table.format, &index.spec, key_cells(of));
         // Of what is not written, any state may come back: where a batch is taken back, or cannot
         // be written.
         let may_have = |slot| {
             let (unwritten, name) = (&self.statuses.unwritten, (table.number, row));
-            let of =
-                unwritten.get(self.medium(), slot, name, |made| made.has_any(|of| has_key(of)));
+            let of = unwritten.get(self.medium(), slot, name, |made| made.all().any(has_key));
             of.map(|may_have| (slot, may_have))
         };
         let unwritten = claim.holder().and_then(may_have);
@@ -241,33 +246,36 @@ impl<M: Medium> Engine<M> {
         let is_getting_it = match pending {
             _ if unwritten.is_some() => !is_own && unwritten.is_some_and(|(_, may_have)| may_have),
             Some(pending) if !is_own && fate == Some(Fate::Open) => {
-                self.may_have_pending(table, row, place, pending, has_key)?
+                let states = self.pending_states(table, index, place, (row, pending))?;
+                states.iter().any(has_key)
             }
             Some(_) => false,
             // An insert on its way has its cells in the tile already.
             None => {
                 is_held
                     && matches!(committed.state(), State::Free(_))
-                    && has_key(&table.read_group(place, 0))
+                    && has_key(&table.key_groups_in_tile(place, index.needs_others))
             }
         };
         Ok(is_getting_it.then_some(perhaps))
     }
 
-    /// Whether an open transaction has given a row a key: in any state, which comes back if the
-    /// transaction takes statements back.
-    fn may_have_pending(
+    /// The cells for the key of a row in an index in all states that an open transaction has given
+    /// it: each of them comes back if the transaction takes statements back.
+    pub(super) fn pending_states(
         &self,
         table: &Table<M>,
-        row: RowId,
+        index: &Index<M>,
         place: RowPlace,
-        pending: Pending,
-        has_key: impl Fn(&[u8]) -> bool,
-    ) -> Result<bool> {
+        (row, pending): (RowId, Pending),
+    ) -> Result<SmallVec<[[Group; 2]; 2]>> {
+        let needs_others = index.needs_others;
         let (versions, inserted_by) = table.pending_versions(row, pending)?;
-        let mut of_versions = versions.iter().filter_map(|of| table.own_group(*of, 0));
-        Ok(of_versions.any(|keys| has_key(&keys))
-            || inserted_by.is_some() && has_key(&table.read_group(place, 0)))
+        let mut states = table.keys_of_versions(place, &versions, needs_others)?;
+        if inserted_by.is_some() {
+            states.push(table.key_groups_in_tile(place, needs_others));
+        }
+        Ok(states)
     }
 }
 
@@ -293,16 +301,21 @@ impl NewRow {
         for (column, value) in values.iter().enumerate() {
             table.set(&mut groups, column, value)?;
         }
-        let key = |index: &Index<M>| index.key_of(format, &groups[0]);
-        let keys = table.indexes.iter().map(key).collect();
-        Ok(NewRow { groups, keys })
+        Ok(NewRow { groups, keys: Keys::new() })
     }
 
-    /// The indexes that the row is in, with its keys.
+    /// Gives it the keys that it has in a set of indexes.
+    fn set_keys<M: Medium>(&mut self, table: &Table<M>, set: &IndexSet<M>) {
+        let cells = key_cells(&self.groups);
+        let keys = set.all().iter().map(|index| index.key_of(&table.format, cells));
+        self.keys = keys.collect();
+    }
+
+    /// The indexes that the row is in, with its keys: those of the set by which it got them.
     fn keyed<'k, M: Medium>(
         &'k self,
-        table: &'k Table<M>,
-    ) -> impl Iterator<Item = (&'k Index<M>, &'k Key)> {
-        table.indexes.iter().zip(&self.keys).filter_map(|(index, key)| Some((index, key.as_ref()?)))
+        set: &'k IndexSet<M>,
+    ) -> impl Iterator<Item = (&'k Member<M>, &'k Key)> {
+        set.all().iter().zip(&self.keys).filter_map(|(index, key)| Some((index, key.as_ref()?)))
     }
 }

@@ -22,7 +22,7 @@ use crate::Result;
 use crate::catalog::HEADER_SLOTS;
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, Pending, State as RowState};
-use crate::table::ops::{Head, RowPlace};
+use crate::table::ops::{Head, RowPlace, key_cells};
 use crate::table::version::{NEWEST, Seen, Version};
 
 /// A record, its slot, and where it lies.
@@ -538,6 +538,7 @@ fn complete_outcomes<M: Medium>(
 /// has arrived.
 fn ensure_words<M: Medium>(table: &Table<M>, row: RowId, head: Head) -> Result<()> {
     let Some(place) = table.place(row) else { return Ok(()) };
+    let set = table.indexes.load();
     let committed = match head.committed.state() {
         RowState::Version(offset) => Some(offset),
         RowState::Present(_) => Some(0),
@@ -546,18 +547,18 @@ fn ensure_words<M: Medium>(table: &Table<M>, row: RowId, head: Head) -> Result<(
     let pending = head.claim.as_pending().map(|pending| pending.version);
     for version in committed.into_iter().chain(pending) {
         let keys = match version {
-            0 => table.read_group(place, 0),
+            0 => table.key_groups_in_tile(place, set.needs_others),
             offset => {
                 let version = table.version_of(offset, row, NEWEST)?;
                 if version.is_removal {
                     continue;
                 }
-                table.group_of(place, Seen::In(version), 0)?
+                table.key_groups(place, Seen::In(version), set.needs_others)?
             }
         };
         // The others are rebuilt.
-        for index in table.indexes.iter().filter(|index| index.rows.header().is_some()) {
-            if let Some(key) = index.key_of(&table.format, &keys) {
+        for index in set.all().iter().filter(|index| index.rows.header().is_some()) {
+            if let Some(key) = index.key_of(&table.format, key_cells(&keys)) {
                 index.rows.ensure(&key, row)?;
             }
         }

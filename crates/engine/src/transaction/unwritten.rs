@@ -36,9 +36,9 @@ impl Made {
         self.states.last().expect("how it was before")
     }
 
-    /// Whether one of its states, of which this is asked of the first group, may come back.
-    pub(super) fn has_any(&self, is_it: impl Fn(&Group) -> bool) -> bool {
-        self.states.iter().flatten().any(|[keys, _]| is_it(keys))
+    /// All states in which there is a row.
+    pub(super) fn all(&self) -> impl Iterator<Item = &[Group; 2]> {
+        self.states.iter().flatten()
     }
 }
 
@@ -77,6 +77,13 @@ impl Unwritten {
             true => of_slot.rows.lock(medium).get(&row).map(read),
             false => None,
         }
+    }
+
+    /// All states that may come back of a row that the transaction of a slot has changed and not
+    /// written.
+    pub(crate) fn all<M: Medium>(&self, medium: &M, slot: u32, row: RowName) -> Vec<[Group; 2]> {
+        let all = |made: &Made| made.all().cloned().collect();
+        self.get(medium, slot, row, all).unwrap_or_default()
     }
 
     /// Whether the transaction of a slot has changed a row, and not written it.

@@ -128,7 +128,7 @@ impl<M: Medium> Engine<M> {
     }
 
     #[cold]
-    fn in_the_way(&self, holder: Holder, wanted: Wanted<'_, M>) -> Error {
+    pub(super) fn in_the_way(&self, holder: Holder, wanted: Wanted<'_, M>) -> Error {
         let Wanted { table, index, key } = wanted;
         Error::Conflict {
             table: table.name.clone(),

@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::index::Key;
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, Pending};
-use crate::table::ops::{Group, RowPlace};
+use crate::table::ops::{Group, RowPlace, key_cells};
 use crate::table::version::Version;
 use crate::{Error, Result};
 
@@ -264,23 +264,25 @@ impl<M: Medium> Engine<M> {
         let Some(open) = slot.open_mut() else { return };
         let Deferred { rows, steps, .. } = &mut open.deferred;
         let (rows, steps) = (std::mem::take(rows), std::mem::take(steps));
-        let mut last: Vec<Option<Group>> = Vec::new();
+        let mut last: Vec<Cells> = Vec::new();
         for row in &rows {
             let made = self.statuses.unwritten.remove(self.medium(), index, row.name());
-            let cells = made.and_then(|made| made.newest().clone());
-            last.push(cells.map(|[keys, _]| keys));
+            last.push(made.and_then(|made| made.newest().clone()));
         }
         for step in steps {
             let row = &rows[step.at];
-            let is_lost = |(number, key): &(usize, Key)| {
-                let spec = &row.table.indexes[*number].spec;
-                let has = |keys: &Group| key.is_of(&row.table.format, spec, keys);
+            let is_lost = |(id, key): &(u32, Key)| {
+                let set = row.table.indexes.load();
+                let Some(index) = set.with_id(*id).next() else { return false };
+                let has = |cells: &[Group; 2]| {
+                    key.is_of(&row.table.format, &index.spec, key_cells(cells))
+                };
                 !last[step.at].as_ref().is_some_and(has)
             };
-            for (number, key) in step.words.iter().filter(|word| is_lost(word)) {
+            for (id, key) in step.words.iter().filter(|word| is_lost(word)) {
                 // A word that stays does no harm. An error tells of the medium, or of damage, and
                 // who meets it next is told.
-                let _ = row.table.indexes[*number].rows.remove(key, row.row);
+                let _ = row.table.remove_word(*id, key, row.row);
             }
         }
         let mut changes = changes.into_iter().peekable();

@@ -9,6 +9,7 @@ mod fences;
 mod isolation;
 mod left;
 mod locks;
+mod online;
 mod ordered;
 mod placement;
 mod rows;

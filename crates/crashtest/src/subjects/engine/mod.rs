@@ -1,6 +1,7 @@
 //! The engine: tables, their rows and indexes, by one model.
 
 mod model;
+mod online;
 mod ordered;
 mod scenarios;
 mod subject;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
+use super::online::{self, Indexes};
 use super::subject::{Op, Statement, VALUES};
 use crate::answer::Answer;
 
@@ -16,6 +17,7 @@ pub(super) struct State {
     pub(super) first: Rows,
     pub(super) others: BTreeMap<u64, Rows>,
     pub(super) open: Option<Open>,
+    pub(super) indexes: Indexes,
 }
 
 impl State {
@@ -42,8 +44,17 @@ impl State {
         if let Op::Collect = op {
             return Answer::None;
         }
+        if let Some(done) = online::apply(&mut self.indexes, self.open.is_some(), op) {
+            return done.map_or(Answer::None, Answer::Bool);
+        }
         if let Some(answer) = self.apply_to_transaction(op) {
             return answer;
+        }
+        if let Op::FindOnline(value) = *op {
+            return match online::has_values(&self.indexes) {
+                true => alone(self, 0, &Op::FindByValue(0, value)),
+                false => Answer::None,
+            };
         }
         let (Op::Create(table)
         | Op::Insert(table, ..)

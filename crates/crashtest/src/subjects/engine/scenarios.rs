@@ -19,6 +19,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         in_dram(),
         ordered(),
         ordered_in_trouble(),
+        online(),
         in_trouble(),
         by_threads(),
     ]
@@ -331,6 +332,70 @@ fn ordered_in_trouble() -> Vec<Scenario> {
             interleaved(3, 1, 3, 900),
         )
         .with_weight(100),
+    ]
+}
+
+/// Indexes that are made, dropped and moved.
+fn online() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 16, samples: 2 };
+    let in_recovery =
+        |config| Config { nested: recovery, after: 6, creation: false, ..few_images(config) };
+    let tables = || Tables { keys: 4, mix: Mix::Online, ..rows() };
+    let raced = || Tables { keys: 3, mix: Mix::OnlineTogether, ..rows() };
+    vec![
+        Scenario::new(
+            "engine/online",
+            "indexes are made, dropped and moved beside statements and a transaction",
+            tables(),
+            prepared(alone(6, 10)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/online-stores",
+            "the same; between any two stores",
+            tables(),
+            at_stores(Config { creation: false, ..few_images(alone(6, 3)) }),
+        ),
+        Scenario::new(
+            "engine/online-recovery",
+            "the same; crashes inside recovery and after it",
+            tables(),
+            in_recovery(alone(6, 6)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/online-killed",
+            "the same; killed, then power lost",
+            tables(),
+            few_images(killed(alone(6, 4))),
+        ),
+        Scenario::new(
+            "engine/online-full",
+            "the same; the pool is full",
+            Tables { keys: 4_000, size_max: (OVERHEAD + 11) << 16, ..tables() },
+            refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 12) }),
+        ),
+        Scenario::new(
+            "engine/online-no-room",
+            "the same; each call for room fails once",
+            tables(),
+            without_room(4, prepared(alone(6, 6))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/online-threads",
+            "indexes are made, dropped and moved by two threads that change rows, too",
+            raced(),
+            Config { creation: false, ..few_images(together(2, 3, 4)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/online-interleaved",
+            "interleavings of three threads that make, drop and move indexes, and change rows",
+            raced(),
+            interleaved(3, 2, 3, 2_000),
+        )
+        .with_weight(40),
     ]
 }
 

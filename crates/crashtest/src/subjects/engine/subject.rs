@@ -12,7 +12,7 @@ use remanent_engine::{
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::model::{Open as OpenModel, Rows, State};
-use super::{ordered, transactions};
+use super::{online, ordered, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
@@ -61,6 +61,10 @@ pub(super) enum Mix {
     Transactions,
     /// Transactions of threads.
     Transfers,
+    /// As `Transactions`; indexes of the table are made, dropped and moved, too.
+    Online,
+    /// The same by threads, and without transactions of several statements.
+    OnlineTogether,
 }
 
 /// One operation.
@@ -68,6 +72,10 @@ pub(super) enum Mix {
 pub(super) enum Op {
     Create(u64),
     Drop(u64),
+    /// Number of an index of the first table, and whether it is to lie in DRAM.
+    CreateIndex(u64, bool),
+    PlaceIndex(u64, bool),
+    DropIndex(u64),
     /// Table, primary key, second key, value.
     Insert(u64, u64, Option<u64>, u64),
     /// Table, primary key, second key, value.
@@ -83,6 +91,8 @@ pub(super) enum Op {
     Get(u64, u64),
     GetByCode(u64, u64),
     FindByValue(u64, u64),
+    /// The rows of the first table with a value, if there is an index for it.
+    FindOnline(u64),
     /// Table, least value, greatest value, and whether in descending order.
     Range(u64, u64, u64, bool),
     Scan(u64),
@@ -145,7 +155,9 @@ fn answer<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Answer<Rows>) -> A
         Err(Error::Unique { .. } | Error::Conflict { .. } | Error::Overtaken { .. }) => {
             Answer::Bool(false)
         }
-        Err(Error::NoSuchTable { .. }) => Answer::None,
+        Err(Error::NoSuchTable { .. } | Error::NoSuchIndex { .. } | Error::IndexDropped { .. }) => {
+            Answer::None
+        }
         Err(error) if error.is_full() => Answer::Refused(error.to_string()),
         Err(error @ Error::Pool(PoolError::Medium(_))) => Answer::Refused(error.to_string()),
         Err(error) => Answer::Failed(error.to_string()),
@@ -158,6 +170,9 @@ fn bool_or_none(found: Option<()>) -> Answer<Rows> {
 
 impl Tables {
     fn create(&self, database: &Database<M>, table: u64) -> Result<(), Error> {
+        if self.is_online() {
+            return database.create_table(&online::spec(self.tile_rows)).map(drop);
+        }
         let spec = TableSpec::new(name(table))
             .column("id", Type::U32)
             // Versions take two lines.
@@ -180,6 +195,11 @@ impl Tables {
 }
 
 impl Tables {
+    /// Whether indexes are made and moved.
+    fn is_online(&self) -> bool {
+        matches!(self.mix, Mix::Online | Mix::OnlineTogether)
+    }
+
     /// Statements of a batch, or of a transaction that is durable at its commit.
     fn statements(&self, rng: &mut Rng) -> Vec<Statement> {
         let statement = |_| {
@@ -210,7 +230,7 @@ impl Tables {
         loop {
             match call() {
                 Err(Error::Conflict { .. } | Error::Overtaken { .. } | Error::Deadlock { .. })
-                    if self.mix != Mix::Transactions =>
+                    if !matches!(self.mix, Mix::Transactions | Mix::Online) =>
                 {
                     open.pool.medium().pause();
                 }
@@ -359,6 +379,11 @@ fn require_ordered(
     Ok(())
 }
 
+/// Reads all rows by each index: they have to be the same.
+fn require_online(table: &Table<M>, moment: &impl Moment<M>, expected: &Rows) -> Result<(), Error> {
+    online::require_exact(table, moment, expected, row_of)
+}
+
 fn range_of_values(
     database: &Database<M>,
     table: u64,
@@ -427,6 +452,7 @@ fn read(database: &Database<M>, op: &Op) -> Answer<Rows> {
         Op::FindByValue(table, value) => {
             answer(find_by_value(database, table, value), Answer::Value)
         }
+        Op::FindOnline(value) => answer(find_by_value(database, 0, value), Answer::Value),
         Op::Range(table, least, greatest, is_descending) => {
             let order = if is_descending { Order::Descending } else { Order::Ascending };
             let found = range_of_values(database, table, [least, greatest], order);
@@ -460,7 +486,8 @@ impl Subject for Tables {
     }
 
     fn open(&self, medium: M) -> Outcome<Self::Handle> {
-        let options = DatabaseOptions::new().rebuild(self.dram.unwrap_or_default());
+        let usual = if self.is_online() { Rebuild::Steps } else { Rebuild::default() };
+        let options = DatabaseOptions::new().rebuild(self.dram.unwrap_or(usual));
         let open = Open::recover(medium, |pool, name| options.open(pool, name))?;
         if self.mix == Mix::Transfers {
             // Those of threads, which nobody goes on with.
@@ -482,6 +509,14 @@ impl Subject for Tables {
                 Err(Error::NoSuchTable { .. }) => Answer::Bool(false),
                 dropped => answer(dropped, |()| Answer::Bool(true)),
             },
+            Op::CreateIndex(number, is_dram) => {
+                let made = online::create(database, number, is_dram);
+                answer(made, |made| made.map_or(Answer::None, Answer::Bool))
+            }
+            Op::PlaceIndex(number, is_dram) => {
+                answer(online::place(database, number, is_dram), Answer::Bool)
+            }
+            Op::DropIndex(number) => answer(online::drop_index(database, number), Answer::Bool),
             Op::Insert(table, id, code, value) => {
                 let inserted = self.patiently(open, || insert(database, table, id, code, value));
                 answer(inserted, |()| Answer::Bool(true))
@@ -558,7 +593,11 @@ impl Subject for Tables {
             if self.is_ordered {
                 require_ordered(&found, &open.object.snapshot(), &rows)?;
             }
-            for value in 0..VALUES {
+            if self.is_online() {
+                require_online(&found, &open.object.snapshot(), &rows)?;
+                state.indexes = online::observed(&found)?;
+            }
+            for value in (0..VALUES).filter(|_| !self.is_online()) {
                 let of_value = find_by_value(&open.object, table, value)?;
                 let expected = rows.iter().filter(|(_, (_, of))| *of == value);
                 if !of_value.iter().eq(expected) {
@@ -572,6 +611,9 @@ impl Subject for Tables {
         }
         if let Some(transaction) = transactions::resumed(&open.object)? {
             let rows = rows_of(&open.object, &transaction, self.is_ordered)?;
+            if self.is_online() {
+                require_online(&open.object.table(&name(0))?, &transaction, &rows)?;
+            }
             state.open = Some(OpenModel::observed(transaction.statement(), rows));
             transaction.suspend();
         }
@@ -586,6 +628,7 @@ impl Subject for Tables {
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
         let table = match self.mix {
             Mix::Rows | Mix::Together | Mix::Keys | Mix::Transactions | Mix::Transfers => 0,
+            Mix::Online | Mix::OnlineTogether => 0,
             Mix::Schema => rng.below(TABLES),
             Mix::Drops => 1,
         };
@@ -598,6 +641,26 @@ impl Subject for Tables {
             _ => Statement::Delete(id),
         };
         match (self.mix, rng.below(20)) {
+            (Mix::Online | Mix::OnlineTogether, 0..=7) => online::op(rng),
+            (Mix::Online, 8..=10) => Op::Within(statement(rng)),
+            (Mix::Online, 11) => Op::Batch(self.statements(rng)),
+            (Mix::Online, 12) => Op::AtCommit(self.statements(rng), rng.below(4) != 0),
+            (Mix::Online, 13) => {
+                if rng.below(2) == 0 {
+                    Op::Commit
+                } else {
+                    Op::Abort
+                }
+            }
+            (Mix::Online, 14) => Op::Collect,
+            (Mix::Online, 15) => Op::Delete(table, id),
+            (Mix::Online | Mix::OnlineTogether, 16) => Op::FindOnline(value),
+            (Mix::Online | Mix::OnlineTogether, 17) => Op::Update(table, id, code, value),
+            (Mix::Online | Mix::OnlineTogether, 18..=19) => Op::Insert(table, id, code, value),
+            (Mix::OnlineTogether, 8..=9) => Op::Delete(table, id),
+            (Mix::OnlineTogether, 10..=12) => Op::Update(table, id, code, value),
+            (Mix::OnlineTogether, 13) => Op::Collect,
+            (Mix::OnlineTogether, 14..=15) => Op::GetByCode(table, number),
             (Mix::Transactions, 6..=9) => Op::Within(statement(rng)),
             (Mix::Transactions, 10 | 12) => Op::Batch(self.statements(rng)),
             (Mix::Transactions, 2 | 11) => Op::AtCommit(self.statements(rng), rng.below(4) != 0),

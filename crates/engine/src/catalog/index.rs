@@ -1,0 +1,264 @@
+//! Making, dropping and moving an index while statements run.
+//!
+//! An index in the pool is built in these steps:
+//!
+//! 1. One catalog makes it known as a dropped one, with its header. If a crash comes before the
+//!    last step, its blocks are freed like those of an index that was dropped.
+//! 2. Statements keep it ([`Role::Kept`]): they add their words to it, and remove them. Nobody
+//!    reads it. Once no statement runs that does not, all rows are put into it
+//!    ([`Table::build`](crate::table::Table::build)).
+//! 3. If it is unique, statements refuse keys that are there ([`Role::Enforced`]). Once no statement
+//!    runs that does not, the rows that are there are compared with each other.
+//! 4. One catalog has it among the indexes of the table, and then it has its name
+//!    ([`Role::Live`]).
+//!
+//! An index in DRAM needs the last catalog alone.
+//!
+//! To move an index, another one is built beside it. One catalog exchanges them. Then statements
+//! read the new one and keep both; and once none runs that reads the old one, they keep the new one
+//! alone. Both have one number for the locks of keys, so that statements of both kinds find each
+//! other. Whoever reads the old one by a handle looks afterwards whether it was in use still, and
+//! if not, reads the new one.
+
+use std::sync::Arc;
+
+use remanent_pmem::Medium;
+
+use super::ops::{Made, too_much};
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DroppedEntry, IndexEntry};
+use crate::engine::{Engine, Schema};
+use crate::index::{Index, Member, Role};
+use crate::schema::{IndexKind, IndexSpec, NewIndex, Placement};
+use crate::table::Table;
+use crate::{Error, Result};
+
+impl<M: Medium> Engine<M> {
+    /// Makes an index of a table.
+    pub(crate) fn create_index(&self, table: &Arc<Table<M>>, new: &NewIndex) -> Result<()> {
+        let _altering = self.altering.lock(self.medium());
+        table.require_there()?;
+        let spec = {
+            let set = table.indexes.load();
+            let others: Vec<&str> = set.named().map(|index| &index.spec.name[..]).collect();
+            new.resolve(&table.name, &table.columns, &others)?
+        };
+        let index = self.begin_index(table, spec, None)?;
+        let built = self.build_index(table, &index).and_then(|()| {
+            if index.spec.kind.is_unique() {
+                set_role(table, &index, Role::Enforced);
+                self.require_distinct(table, &index)?;
+                index.set_unique_since(self.stamps.visible());
+            }
+            self.publish_index(table, &index, None)
+        });
+        if let Err(error) = built {
+            self.abandon_index(table, index);
+            return Err(error);
+        }
+        set_role(table, &index, Role::Live);
+        Ok(())
+    }
+
+    /// Moves an index to the pool, or to DRAM.
+    pub(crate) fn place_index(
+        &self,
+        table: &Arc<Table<M>>,
+        name: &str,
+        placement: Placement,
+    ) -> Result<()> {
+        let _altering = self.altering.lock(self.medium());
+        table.require_there()?;
+        let old = table.index(name)?;
+        if old.spec.placement == placement {
+            return Ok(());
+        }
+        let spec = IndexSpec { placement, ..old.spec.clone() };
+        let index = self.begin_index(table, spec, Some(old.id))?;
+        index.set_unique_since(old.unique_since());
+        let built = self.build_index(table, &index);
+        if let Err(error) = built.and_then(|()| self.publish_index(table, &index, Some(&old))) {
+            self.abandon_index(table, index);
+            return Err(error);
+        }
+        table.exchange_indexes(|members| {
+            for member in members {
+                if Arc::ptr_eq(&member.index, &index) {
+                    member.role = Role::Live;
+                } else if Arc::ptr_eq(&member.index, &old) {
+                    member.role = Role::Kept;
+                }
+            }
+        });
+        old.retire();
+        remove_from(table, &old);
+        drop(old);
+        self.free_dropped()
+    }
+
+    /// Drops an index: it is not there any more when this returns.
+    pub(crate) fn drop_index(&self, table: &Arc<Table<M>>, name: &str) -> Result<()> {
+        let _altering = self.altering.lock(self.medium());
+        table.require_there()?;
+        let index = table.index(name)?;
+        if index.spec.kind == IndexKind::Primary {
+            return Err(Error::PrimaryKey { table: table.name.clone() });
+        }
+        {
+            let mut schema = self.schema.lock(self.medium());
+            let mut catalog = schema.next_catalog();
+            let entries = entries_of(&mut catalog, table)?;
+            entries.retain(|entry| entry.number != index.number);
+            let dropped = index.rows.header();
+            let dropped = dropped.map(|header| DroppedEntry::of_index(index.number, header));
+            catalog.dropped.extend(dropped);
+            self.replace_catalog(&mut schema, catalog, &[])?;
+            schema.retired.push(Arc::clone(&index));
+        }
+        index.retire();
+        remove_from(table, &index);
+        drop(index);
+        self.free_dropped()
+    }
+
+    /// An empty index that nobody knows, of which a crash leaves nothing. Two fences if it is in the
+    /// pool.
+    fn begin_index(
+        &self,
+        table: &Table<M>,
+        spec: IndexSpec,
+        id: Option<u32>,
+    ) -> Result<Arc<Index<M>>> {
+        let mut schema = self.schema.lock(self.medium());
+        let made = match self.make_index(&mut schema, table, &spec) {
+            // Lanes may hold blocks that are not freed yet.
+            Err(error) if error.is_full() => {
+                self.heap.relieve();
+                self.make_index(&mut schema, table, &spec)
+            }
+            made => made,
+        };
+        let mut index = made?;
+        index.id = id.unwrap_or(index.number);
+        let index = Arc::new(index);
+        schema.retired.push(Arc::clone(&index));
+        Ok(index)
+    }
+
+    /// Makes an index, and a catalog that has it among those that were dropped. It does so in one
+    /// lane, so that a crash leaves no block that nobody asks about.
+    fn make_index(
+        &self,
+        schema: &mut Schema<M>,
+        table: &Table<M>,
+        spec: &IndexSpec,
+    ) -> Result<Index<M>> {
+        let mut catalog = schema.next_catalog();
+        catalog.last_number += 1;
+        let number = catalog.last_number;
+        let mut lane = self.heap.enter().prepare_to_write();
+        let mut made = Made { blocks: Vec::new(), indexes: Vec::new() };
+        let mut make = || -> Result<()> {
+            let rows = self.make_rows(&mut lane, &mut made.blocks, number, spec)?;
+            let rows = rows.ok_or_else(|| too_much(&table.name, "indexes"))?;
+            let header = rows.header();
+            made.indexes.push(Index::new(&table.format, spec.clone(), number, rows));
+            let Some(header) = header else { return Ok(()) };
+            catalog.dropped.push(DroppedEntry::of_index(number, header));
+            let content = CatalogBlock::of(&catalog);
+            let block = lane.allocate(content.len())?;
+            made.blocks.push(block);
+            content.write(self.medium(), block.offset);
+            Ok(())
+        };
+        if let Err(error) = make() {
+            made.give_back(&mut lane)?;
+            return Err(error);
+        }
+        let index = made.indexes.pop().expect("it was made");
+        if index.rows.header().is_some() {
+            let new = made.blocks.last().expect("the catalog's block is the last").offset;
+            self.publish_catalog(&mut lane, new, &[])?;
+            schema.catalog = catalog;
+        }
+        schema.last_number = number;
+        Ok(index)
+    }
+
+    /// Has statements keep an index, and puts all rows into it.
+    fn build_index(&self, table: &Table<M>, index: &Arc<Index<M>>) -> Result<()> {
+        table.exchange_indexes(|members| {
+            members.push(Member { index: Arc::clone(index), role: Role::Kept });
+        });
+        table.build(index)
+    }
+
+    /// Has the catalog count an index among those of a table, in the place of another one if it is
+    /// moved. Two fences.
+    fn publish_index(
+        &self,
+        table: &Table<M>,
+        index: &Arc<Index<M>>,
+        moved: Option<&Arc<Index<M>>>,
+    ) -> Result<()> {
+        let mut schema = self.schema.lock(self.medium());
+        let mut catalog = schema.next_catalog();
+        catalog.dropped.retain(|dropped| !dropped.is_index(index.number));
+        let entries = entries_of(&mut catalog, table)?;
+        let new = IndexEntry::of(index);
+        let is_moved =
+            |entry: &&mut IndexEntry| moved.is_some_and(|moved| moved.number == entry.number);
+        match entries.iter_mut().find(is_moved) {
+            Some(entry) => *entry = new,
+            None => entries.push(new),
+        }
+        if let Some(moved) = moved
+            && let Some(header) = moved.rows.header()
+        {
+            catalog.dropped.push(DroppedEntry::of_index(moved.number, header));
+        }
+        if CatalogBlock::of(&catalog).len() > CATALOG_LEN_MAX {
+            return Err(too_much(&table.name, "columns"));
+        }
+        // Among its fences is that of the words that were added for the rows.
+        if let Err(error) = self.replace_catalog(&mut schema, catalog, &[]) {
+            if !error.is_full() {
+                schema.undecided.extend([index, moved.unwrap_or(index)].map(Arc::clone));
+            }
+            return Err(error);
+        }
+        schema.retired.retain(|retired| !Arc::ptr_eq(retired, index));
+        schema.retired.extend(moved.cloned());
+        Ok(())
+    }
+
+    /// Gives an index back that the catalog does not have among those of a table.
+    fn abandon_index(&self, table: &Table<M>, index: Arc<Index<M>>) {
+        index.retire();
+        remove_from(table, &index);
+        drop(index);
+        // What cannot be freed now is freed later. An error tells of the medium, and who meets it
+        // next is told.
+        let _ = self.free_dropped();
+    }
+}
+
+/// The entries of a table's indexes.
+fn entries_of<'c, M: Medium>(
+    catalog: &'c mut Catalog,
+    table: &Table<M>,
+) -> Result<&'c mut Vec<IndexEntry>> {
+    let found = catalog.tables.iter_mut().find(|entry| entry.number == table.number);
+    let found = found.ok_or_else(|| Error::NoSuchTable { table: table.name.clone() })?;
+    Ok(&mut found.indexes)
+}
+
+fn set_role<M: Medium>(table: &Table<M>, index: &Arc<Index<M>>, role: Role) {
+    table.exchange_indexes(|members| {
+        let found = members.iter_mut().find(|member| Arc::ptr_eq(&member.index, index));
+        found.expect("an index of the table").role = role;
+    });
+}
+
+fn remove_from<M: Medium>(table: &Table<M>, index: &Arc<Index<M>>) {
+    table.exchange_indexes(|members| members.retain(|member| !Arc::ptr_eq(&member.index, index)));
+}

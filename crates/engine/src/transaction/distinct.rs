@@ -1,0 +1,116 @@
+//! Whether the rows of a table have different keys in an index that is to be unique.
+
+use remanent_pmem::Medium;
+use remanent_structures::RowId;
+use smallvec::SmallVec;
+
+use super::statuses::Fate;
+use super::view::View;
+use super::wait::{Holder, Refused, Wanted};
+use crate::engine::Engine;
+use crate::index::{Index, Key};
+use crate::table::Table;
+use crate::table::ops::{Group, RowPlace, key_cells};
+use crate::{Error, Result};
+
+/// How often somebody is looked at again who decides whether a row has a key, at least: statements
+/// are done in a moment.
+const TURNS: u32 = 100;
+
+impl<M: Medium> Engine<M> {
+    /// Refuses an index that is to be unique, and in which two rows have the same key, or may have
+    /// it once a transaction has ended. All statements refuse such keys by now: rows that get one
+    /// from now on need not be looked at.
+    pub(crate) fn require_distinct(&self, table: &Table<M>, index: &Index<M>) -> Result<()> {
+        table.for_each_row(|row, place, _| {
+            for key in self.keys_of(table, index, row, place)? {
+                self.require_only(table, (index, &key), row, place)?;
+            }
+            Ok(!table.is_dropped())
+        })?;
+        table.require_there()
+    }
+
+    /// Refuses a key of a row that another row has, too.
+    fn require_only(
+        &self,
+        table: &Table<M>,
+        (index, key): (&Index<M>, &Key),
+        row: RowId,
+        place: RowPlace,
+    ) -> Result<()> {
+        let (mut turns, since_ms) = (0, self.clock.now_ms(self.medium()));
+        loop {
+            let holder = {
+                // Nobody else gets the key meanwhile. So if another row has it now, and this one
+                // still has it, both have it.
+                let _key = self.keys.lock(self.medium(), std::iter::once((index.id, key.hash)));
+                if !self.keys_of(table, index, row, place)?.contains(key) {
+                    return Ok(());
+                }
+                match self.require_free(table, index, key, row, View::NEWEST) {
+                    Ok(()) => return Ok(()),
+                    Err(Refused::For(Error::Unique { table, index, key, row: other })) => {
+                        let rows = [row, other];
+                        return Err(Error::Duplicate { table, index, key, rows });
+                    }
+                    Err(Refused::For(error)) => return Err(error),
+                    Err(Refused::Busy { holder, .. }) => holder,
+                }
+            };
+            self.wait_for_holder(holder, Wanted { table, index, key }, turns, since_ms)?;
+            turns += 1;
+        }
+    }
+
+    /// Waits a moment for who decides whether a row has a key, but no longer than statements do.
+    fn wait_for_holder(
+        &self,
+        holder: Holder,
+        wanted: Wanted<'_, M>,
+        turns: u32,
+        since_ms: u64,
+    ) -> Result<()> {
+        if let Some(slot) = holder.slot
+            && self.expire(slot)?
+        {
+            return Ok(());
+        }
+        let waited_ms = self.clock.now_ms(self.medium()).saturating_sub(since_ms);
+        if turns >= TURNS && waited_ms >= self.waits.limit_ms() {
+            return Err(self.in_the_way(holder, wanted));
+        }
+        self.heap.verify()?;
+        self.medium().pause();
+        Ok(())
+    }
+
+    /// The keys that a row has, and those that the open transaction which has changed it has given
+    /// it: they may come back.
+    fn keys_of(
+        &self,
+        table: &Table<M>,
+        index: &Index<M>,
+        row: RowId,
+        place: RowPlace,
+    ) -> Result<SmallVec<[Key; 2]>> {
+        // No version is freed that the row leads to.
+        let _pin = self.heap.pin();
+        let mut states: SmallVec<[[Group; 2]; 2]> = SmallVec::new();
+        let claim = table.claim(place);
+        if let Some(slot) = claim.holder() {
+            states.extend(self.statuses.unwritten.all(self.medium(), slot, (table.number, row)));
+        }
+        if let Some(pending) = claim.as_pending()
+            && self.statuses.fate(pending.by) == Some(Fate::Open)
+            && table.claim(place) == claim
+        {
+            states.extend(self.pending_states(table, index, place, (row, pending))?);
+        }
+        if let Some(seen) = table.seen(row, place, View::NEWEST)? {
+            states.push(table.key_groups(place, seen, index.needs_others)?);
+        }
+        let keys = states.iter().filter_map(|of| index.key_of(&table.format, key_cells(of)));
+        Ok(keys.filter(|key| index.is_unique_in(key)).collect())
+    }
+}
