@@ -403,7 +403,7 @@ fn a_sweep_leaves_no_row_out_while_others_look_at_slots() {
         let rows = 10..300u32;
         let before: Vec<(u64, u64, u64)> = (0..bank.pool.medium().len())
             .step_by(8)
-            .filter(|at| bank.pool.medium().load(*at) >> 60 == 6)
+            .filter(|at| bank.pool.medium().load(*at) >> 61 == 3)
             .map(|at| (at, bank.pool.medium().load(at - 8), bank.pool.medium().load(at)))
             .collect();
         assert!(before.len() >= 290);
