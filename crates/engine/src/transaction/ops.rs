@@ -26,7 +26,7 @@ use crate::{Error, Result};
 type Keys = SmallVec<[Option<Key>; 4]>;
 
 /// A row that is on its way into a table.
-struct NewRow {
+pub(super) struct NewRow {
     groups: [Group; 2],
     keys: Keys,
 }
@@ -41,10 +41,19 @@ impl<M: Medium> Engine<M> {
     ) -> Result<RowId> {
         self.require_open(statement)?;
         table.require_there()?;
-        let row = NewRow::of(table, values)?;
+        self.insert_row(statement, table, &NewRow::of(table, values)?)
+    }
+
+    /// The same of a row whose values fit.
+    pub(super) fn insert_row(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        table: &Arc<Table<M>>,
+        row: &NewRow,
+    ) -> Result<RowId> {
         let (mut waiting, mut is_relieved) = (statement.waiting(self), false);
         loop {
-            match self.try_insert(statement, table, &row) {
+            match self.try_insert(statement, table, row) {
                 Ok(id) => return Ok(id),
                 // Lanes may hold blocks that are not freed yet.
                 Err(Refused::For(error)) if error.is_full() && !is_relieved => {
@@ -267,7 +276,7 @@ enum Taken {
 }
 
 impl NewRow {
-    fn of<M: Medium>(table: &Table<M>, values: &[Value<'_>]) -> Result<Self> {
+    pub(super) fn of<M: Medium>(table: &Table<M>, values: &[Value<'_>]) -> Result<Self> {
         let format = &table.format;
         if values.len() != format.cells.len() {
             return Err(table.wrong_count(format.cells.len(), values.len()));
@@ -280,6 +289,11 @@ impl NewRow {
         let key = |index: &Index<M>| index.key_of(format, &groups[0]);
         let keys = table.indexes.iter().map(key).collect();
         Ok(NewRow { groups, keys })
+    }
+
+    /// The key of an index that no other row can have; `None` if the row has none there.
+    pub(super) fn unique_key<M: Medium>(&self, table: &Table<M>, index: &Index<M>) -> Option<&Key> {
+        self.keys[table.number_of(index)].as_ref().filter(|key| index.is_unique_in(key))
     }
 
     /// The indexes that the row is in, with its keys.

@@ -10,10 +10,12 @@ mod locks;
 mod ordered;
 mod placement;
 mod rows;
+mod scans;
 mod schema;
 mod snapshots;
 mod threads;
 mod transactions;
+mod upsert;
 mod waits;
 
 use remanent_engine::{TableSpec, Type};
