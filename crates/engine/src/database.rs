@@ -8,7 +8,7 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::RowId;
 
-use crate::query::{Delete, Find, Get, Range, Row, Update};
+use crate::query::{Delete, Find, Get, Range, Row, Scan, Update, Upsert};
 use crate::rebuild::{Rebuild, RebuildProgress};
 use crate::root::Root;
 use crate::schema::{Column, IndexSpec, NewIndex, Placement, TableSpec};
@@ -641,6 +641,84 @@ impl<M: Medium> Table<M> {
     /// When the table has no such index.
     pub fn prepare_delete(&self, index: &str) -> Result<Delete<M>> {
         Delete::new(&self.engine, &self.core, index)
+    }
+
+    /// Prepares to insert rows, or to change those that have their keys in a unique index.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, TableSpec, Type, Upserted};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let database = Database::create(&pool, "site")?;
+    /// let spec = TableSpec::new("visits")
+    ///     .column("page", Type::Text { max: 40 })
+    ///     .column("count", Type::U64)
+    ///     .primary_key(["page"]);
+    /// let visits = database.create_table(&spec)?;
+    ///
+    /// let (visit, count) = (visits.prepare_upsert("primary")?, visits.column("count")?);
+    /// for expected in [None, Some(2), Some(3)] {
+    ///     let done = visit.run(&["/".into(), 1.into()], |_, page| {
+    ///         page.add(count, 1)?;
+    ///         page.get::<u64>(count)
+    ///     })?;
+    ///     match done {
+    ///         Upserted::Inserted(_) => assert_eq!(expected, None),
+    ///         Upserted::Changed(count) => assert_eq!(expected, Some(count)),
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table has no such index.
+    pub fn prepare_upsert(&self, index: &str) -> Result<Upsert<M>> {
+        Upsert::new(&self.engine, &self.core, index)
+    }
+
+    /// Prepares to read some columns of all rows, or of those that a filter takes, to count them,
+    /// and to sum them up.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use remanent_engine::{Database, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let database = Database::create(&pool, "bank")?;
+    /// let spec = TableSpec::new("accounts")
+    ///     .column("number", Type::U32)
+    ///     .column("branch", Type::U8)
+    ///     .column("balance", Type::I32)
+    ///     .primary_key(["number"]);
+    /// let accounts = database.create_table(&spec)?;
+    /// for number in 1..=10 {
+    ///     accounts.insert(&[number.into(), (number % 2).into(), (number * 10).into()])?;
+    /// }
+    ///
+    /// let (now, scan) = (database.snapshot(), accounts.prepare_scan(["balance", "branch"])?);
+    /// assert_eq!(scan.count(&now)?, 10);
+    /// // `select sum(balance), max(balance) from accounts where branch = 1`
+    /// let of_branch = scan.filter(|row| Ok(row.get::<u8>(1)? == 1));
+    /// assert_eq!(of_branch.sum::<i64>(&now, 0)?, Some(250));
+    /// assert_eq!(of_branch.max::<i32>(&now, 0)?, Some(90));
+    /// // The first two of more than 50: `limit 2`.
+    /// let mut found = Vec::new();
+    /// scan.filter(|row| Ok(row.get::<i32>(0)? > 50)).run(&now, |row| {
+    ///     found.push(row.get::<i32>(0).unwrap_or(0));
+    ///     if found.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    /// })?;
+    /// assert_eq!(found.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table has no such column.
+    pub fn prepare_scan<'n>(&self, columns: impl IntoIterator<Item = &'n str>) -> Result<Scan<M>> {
+        let columns = columns.into_iter().map(|name| self.column(name));
+        Scan::new(&self.engine, &self.core, columns)
     }
 
     /// Passes every row to `visit`, as it was at that moment, until it breaks. In no particular

@@ -146,6 +146,37 @@ pub enum Error {
         /// What the value is, and what would fit.
         reason: String,
     },
+    /// A number became greater or less than its column can have.
+    #[error(
+        "table {table:?}, column {column:?}: {reason}, in the row with the {index:?} key ({key}); \
+         nothing was changed"
+    )]
+    Overflow {
+        /// Name of the table.
+        table: String,
+        /// Name of the column.
+        column: String,
+        /// Name of the index by which the row was found.
+        index: String,
+        /// Its key there, as a person writes it.
+        key: String,
+        /// What was added, and what would fit.
+        reason: String,
+    },
+    /// The sum of a column is greater or less than the type that it was asked for.
+    #[error(
+        "table {table:?}, column {column:?}: the sum {sum} does not fit {asked}; ask for a wider type"
+    )]
+    SumOverflow {
+        /// Name of the table.
+        table: String,
+        /// Name of the column.
+        column: String,
+        /// The sum.
+        sum: String,
+        /// The type that was asked for.
+        asked: &'static str,
+    },
     /// A row with this key is there.
     #[error(
         "table {table:?}: a row with the same {index:?} key ({key}) is there, row {}; nothing was \

@@ -72,7 +72,9 @@ pub use remanent_structures::RowId;
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
 pub use self::index::order::Order;
-pub use self::query::{Changes, Delete, Find, Get, KeyBound, Range, Row, Update};
+pub use self::query::{
+    Cells, Changes, Delete, Find, Get, KeyBound, Range, Row, Scan, Update, Upsert,
+};
 pub use self::rebuild::{Rebuild, RebuildProgress};
 pub use self::schema::{
     COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewIndex, PRIMARY,
@@ -80,7 +82,7 @@ pub use self::schema::{
 };
 pub use self::transaction::{
     Durability, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction,
-    TransactionOptions,
+    TransactionOptions, Upserted,
 };
 pub use self::value::{FromValue, Type, Value};
 

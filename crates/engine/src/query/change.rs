@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use remanent_pmem::{Mapped, Medium};
+use remanent_structures::RowId;
 
 use super::Row;
+use super::number::Number;
 use super::prepared::Prepared;
+use super::row::{convert, no_column, value_of};
+use crate::index::{Index, Key};
 use crate::root::Root;
 use crate::table::Table;
 use crate::table::ops::Group;
 use crate::transaction::Transaction;
 use crate::transaction::change::Change;
 use crate::transaction::statement::Statement;
-use crate::value::Value;
+use crate::value::{FromValue, Value};
 use crate::{Error, Result};
 
 /// A prepared update of the row with a key, by a unique index.
@@ -44,8 +48,37 @@ impl<M: Medium> Clone for Delete<M> {
 }
 
 /// What an update makes of a row.
+///
+/// It begins as the row is, and has the values that were set since. So an update sees the old row
+/// and the new one, and can return something of both:
+///
+/// ```
+/// use remanent_engine::{Database, Error, TableSpec, Type};
+/// # use remanent_pmem::Pool;
+/// # let pool = Pool::options().create_in_memory()?;
+/// let database = Database::create(&pool, "bank")?;
+/// let spec = TableSpec::new("accounts")
+///     .column("number", Type::U32)
+///     .column("balance", Type::U16)
+///     .primary_key(["number"]);
+/// let accounts = database.create_table(&spec)?;
+/// accounts.insert(&[1.into(), 100.into()])?;
+///
+/// let (update, balance) = (accounts.prepare_update("primary")?, accounts.column("balance")?);
+/// let old_and_new = update.run(&[1.into()], |old, new| {
+///     new.add(balance, -30)?; // set balance = balance - 30
+///     Ok((old.get::<u16>(balance)?, new.get::<u16>(balance)?))
+/// })?;
+/// assert_eq!(old_and_new, Some((100, 70)));
+/// let refused = update.run(&[1.into()], |_, account| account.add(balance, -80));
+/// assert!(matches!(refused, Err(Error::Overflow { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Changes<'r, M: Medium = Mapped> {
     table: &'r Table<M>,
+    /// By which index and key the row was found.
+    index: &'r Index<M>,
+    key: &'r Key,
     groups: [Group; 2],
 }
 
@@ -100,10 +133,9 @@ impl<M: Medium> Update<M> {
     ) -> Result<Option<R>> {
         let Prepared { engine, table, .. } = &self.prepared;
         let Some(key) = self.prepared.key(key)? else { return Ok(None) };
-        engine.change(statement, table, self.prepared.index(), &key, |row, groups| {
-            let mut changes = Changes { table, groups: groups.clone() };
-            let result = change(&Row::new(table, row, groups.clone()), &mut changes)?;
-            Ok((Change::Update(changes.groups), result))
+        let index = self.prepared.index();
+        engine.change(statement, table, index, &key, |row, groups| {
+            Changes::made(table, (index, &key), (row, groups), change)
         })
     }
 }
@@ -137,6 +169,66 @@ impl<M: Medium> Delete<M> {
         decide: impl FnOnce(&Row<'_, M>) -> Result<bool>,
     ) -> Result<Option<bool>> {
         self.prepared.engine.alone(|statement| self.run_by(statement, key, decide))
+    }
+
+    /// Removes the row with this key, and returns what `read` makes of it; `None` if there is no
+    /// row.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let database = Database::create(&pool, "queue")?;
+    /// let spec = TableSpec::new("jobs")
+    ///     .column("number", Type::U32)
+    ///     .column("what", Type::Text { max: 20 })
+    ///     .primary_key(["number"]);
+    /// let jobs = database.create_table(&spec)?;
+    /// jobs.insert(&[1.into(), "sweep".into()])?;
+    /// let delete = jobs.prepare_delete("primary")?;
+    /// let what = delete.take(&[1.into()], |job| Ok(job.get::<&str>(1)?.to_owned()))?;
+    /// assert_eq!(what.as_deref(), Some("sweep"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of `read`, after which the row is still there, and those of [`run`](Delete::run).
+    pub fn take<R>(
+        &self,
+        key: &[Value<'_>],
+        read: impl FnOnce(&Row<'_, M>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        self.prepared.engine.alone(|statement| self.take_by(statement, key, read))
+    }
+
+    /// Like [`take`](Delete::take), as a statement of a transaction.
+    ///
+    /// # Errors
+    ///
+    /// That of `read`, and those of [`run_in`](Delete::run_in).
+    pub fn take_in<R>(
+        &self,
+        transaction: &mut Transaction<'_, M>,
+        key: &[Value<'_>],
+        read: impl FnOnce(&Row<'_, M>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let mut statement = transaction.next_statement(&self.prepared.engine)?;
+        self.take_by(&mut statement, key, read)
+    }
+
+    fn take_by<R>(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        key: &[Value<'_>],
+        read: impl FnOnce(&Row<'_, M>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let mut taken = None;
+        self.run_by(statement, key, |row| {
+            taken = Some(read(row)?);
+            Ok(true)
+        })?;
+        Ok(taken)
     }
 
     /// Like [`run`](Delete::run), as a statement of a transaction.
@@ -179,19 +271,90 @@ impl<M: Medium> Delete<M> {
     }
 }
 
-impl<M: Medium> Changes<'_, M> {
+impl<'r, M: Medium> Changes<'r, M> {
+    /// What `change` makes of a row, and what it returns.
+    pub(super) fn made<R>(
+        table: &'r Table<M>,
+        (index, key): (&'r Index<M>, &'r Key),
+        (row, groups): (RowId, &[Group; 2]),
+        change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
+    ) -> Result<(Change, R)> {
+        let mut changes = Changes { table, index, key, groups: groups.clone() };
+        let result = change(&Row::new(table, row, groups.clone()), &mut changes)?;
+        Ok((Change::Update(changes.groups), result))
+    }
+
     /// Gives a column of the row another value.
     ///
     /// # Errors
     ///
-    /// When there is no such column, or the value does not fit it.
+    /// When there is no such column, or the value does not fit it: it keeps the one that it has.
     pub fn set<'v>(&mut self, column: usize, value: impl Into<Value<'v>>) -> Result<()> {
         let table = self.table;
-        if column >= table.columns.len() {
-            let (table, column) = (table.name.clone(), column.to_string());
-            return Err(Error::NoSuchColumn { table, column });
+        let Some(cell) = table.format.cells.get(column) else {
+            return Err(no_column(table, column));
+        };
+        let before = self.groups[cell.group].clone();
+        let set = table.set(&mut self.groups, column, &value.into());
+        if set.is_err() {
+            self.groups[cell.group] = before;
         }
-        table.set(&mut self.groups, column, &value.into())
+        set
+    }
+
+    /// Adds to the number in a column: `set x = x + amount`. NULL stays NULL.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overflow`] when the sum does not fit the column; for DOUBLE, when finite numbers
+    /// have an infinite sum. When there is no such column, it has no numbers, or `amount` is of
+    /// another kind. The column keeps its value then.
+    pub fn add<'v>(&mut self, column: usize, amount: impl Into<Value<'v>>) -> Result<()> {
+        let (table, amount) = (self.table, amount.into());
+        let before = Number::of(self.value(column)?);
+        let of_type = table.columns[column].of_type;
+        let Some(of_amount) = Number::of(amount).filter(|amount| amount.is_of(of_type)) else {
+            return Err(table.refused(column, format!("{amount} cannot be added to {of_type}")));
+        };
+        let Some(before) = before else { return Ok(()) };
+        let sum = before.plus(of_amount).and_then(Number::value);
+        match sum.map(|sum| self.set(column, sum)) {
+            Some(Ok(())) => Ok(()),
+            _ => {
+                let reason = format!("{before} + {amount} does not fit {of_type}");
+                Err(self.overflow(column, reason))
+            }
+        }
+    }
+
+    /// The value that a column has by now.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Row::value`].
+    pub fn value(&self, column: usize) -> Result<Value<'_>> {
+        value_of(self.table, &self.groups, column)
+    }
+
+    /// The value that a column has by now, as `T`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Row::get`].
+    pub fn get<'v, T: FromValue<'v>>(&'v self, column: usize) -> Result<T> {
+        convert(self.table, column, self.value(column)?)
+    }
+
+    #[cold]
+    fn overflow(&self, column: usize, reason: String) -> Error {
+        let Changes { table, index, key, .. } = self;
+        Error::Overflow {
+            table: table.name.clone(),
+            column: table.columns[column].name.clone(),
+            index: index.spec.name.clone(),
+            key: key.tell(&table.format, &index.spec),
+            reason,
+        }
     }
 }
 

@@ -33,16 +33,7 @@ impl<'r, M: Medium> Row<'r, M> {
     /// When there is no such column, or its bytes are no value of its type.
     #[inline]
     pub fn value(&self, column: usize) -> Result<Value<'_>> {
-        let Some(cell) = self.table.format.cells.get(column) else {
-            return Err(self.no_column(column));
-        };
-        let group = &self.groups[cell.group];
-        if cell.is_null(group) {
-            return Ok(Value::Null);
-        }
-        cell.of_type
-            .decode(&group[cell.range()])
-            .ok_or_else(|| self.table.refused(column, "its bytes are damaged".to_owned()))
+        value_of(self.table, &self.groups, column)
     }
 
     /// The value of a column as `T`: an integer of any type that it fits, text, bytes, `Option` of
@@ -76,20 +67,48 @@ impl<'r, M: Medium> Row<'r, M> {
     /// As for [`value`](Row::value), and when the value is no `T`.
     #[inline]
     pub fn get<'v, T: FromValue<'v>>(&'v self, column: usize) -> Result<T> {
-        let value = self.value(column)?;
-        T::from_value(value).ok_or_else(|| self.no_value(column, value, std::any::type_name::<T>()))
+        convert(self.table, column, self.value(column)?)
     }
+}
 
-    #[cold]
-    fn no_column(&self, column: usize) -> Error {
-        let table = self.table.name.clone();
-        Error::NoSuchColumn { table, column: column.to_string() }
+/// The value of a column in the cells of a row.
+#[inline]
+pub(super) fn value_of<'g, M: Medium>(
+    table: &Table<M>,
+    groups: &'g [Group; 2],
+    column: usize,
+) -> Result<Value<'g>> {
+    let Some(cell) = table.format.cells.get(column) else {
+        return Err(no_column(table, column));
+    };
+    let group = &groups[cell.group];
+    if cell.is_null(group) {
+        return Ok(Value::Null);
     }
+    cell.of_type
+        .decode(&group[cell.range()])
+        .ok_or_else(|| table.refused(column, "its bytes are damaged".to_owned()))
+}
 
-    #[cold]
-    fn no_value(&self, column: usize, value: Value<'_>, asked: &str) -> Error {
-        self.table.refused(column, format!("it is {value}, and was asked for as {asked}"))
-    }
+/// The value of a column as `T`.
+#[inline]
+pub(super) fn convert<'v, M: Medium, T: FromValue<'v>>(
+    table: &Table<M>,
+    column: usize,
+    value: Value<'v>,
+) -> Result<T> {
+    let asked = std::any::type_name::<T>;
+    T::from_value(value).ok_or_else(|| no_value(table, column, value, asked()))
+}
+
+#[cold]
+pub(super) fn no_column<M: Medium>(table: &Table<M>, column: usize) -> Error {
+    Error::NoSuchColumn { table: table.name.clone(), column: column.to_string() }
+}
+
+#[cold]
+fn no_value<M: Medium>(table: &Table<M>, column: usize, value: Value<'_>, asked: &str) -> Error {
+    table.refused(column, format!("it is {value}, and was asked for as {asked}"))
 }
 
 impl<M: Medium> std::fmt::Debug for Row<'_, M> {

@@ -3,10 +3,12 @@
 use std::ops::ControlFlow;
 
 use remanent_pmem::Medium;
+use remanent_structures::RowId;
 
 use super::Row;
 use crate::Result;
 use crate::table::Table;
+use crate::table::ops::Group;
 use crate::transaction::view::View;
 
 impl<M: Medium> Table<M> {
@@ -29,6 +31,39 @@ impl<M: Medium> Table<M> {
             };
             require_kept()?;
             match visit(&Row::new(self, row, groups)) {
+                ControlFlow::Continue(()) => Ok(true),
+                ControlFlow::Break(found) => {
+                    result = Some(found);
+                    Ok(false)
+                }
+            }
+        })?;
+        require_kept()?;
+        Ok(result)
+    }
+
+    /// The same for who needs these groups of cells alone: the others are empty. Allocates nothing
+    /// for a row.
+    pub(crate) fn scan_groups<R>(
+        &self,
+        view: View,
+        needs: [bool; 2],
+        require_kept: impl Fn() -> Result<()>,
+        mut visit: impl FnMut(RowId, &[Group; 2]) -> ControlFlow<R>,
+    ) -> Result<Option<R>> {
+        self.require_there()?;
+        let (mut groups, mut result) = ([Group::new(), Group::new()], None);
+        self.for_each_row(|row, place, _| {
+            {
+                // No version is freed that the row leads to.
+                let _pin = self.heap.pin();
+                let Some(seen) = self.seen(row, place, view)? else { return Ok(true) };
+                for group in (0..2).filter(|&group| needs[group]) {
+                    self.read_seen(place, seen, group, &mut groups[group])?;
+                }
+            }
+            require_kept()?;
+            match visit(row, &groups) {
                 ControlFlow::Continue(()) => Ok(true),
                 ControlFlow::Break(found) => {
                     result = Some(found);

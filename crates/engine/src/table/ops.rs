@@ -164,6 +164,12 @@ impl<M: Medium> Table<M> {
         cells
     }
 
+    /// Reads the cells of a group of a row into room of their length.
+    #[inline]
+    pub(crate) fn read_cells(&self, place: RowPlace, group: usize, cells: &mut [u8]) {
+        self.medium().read(self.group_at(place, group), cells);
+    }
+
     /// Writes and flushes the cells of a group, which no snapshot reads from the tile.
     pub(crate) fn write_group(&self, place: RowPlace, group: usize, cells: &[u8]) {
         let at = self.group_at(place, group);

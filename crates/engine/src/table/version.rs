@@ -424,6 +424,42 @@ impl<M: Medium> Table<M> {
         Ok(keys.map(|keys| [keys, Group::new()]).collect())
     }
 
+    /// Reads the cells of a group, of a row that is seen there, into room that is used again.
+    pub(crate) fn read_seen(
+        &self,
+        place: RowPlace,
+        seen: Seen,
+        group: usize,
+        cells: &mut Group,
+    ) -> Result<()> {
+        cells.resize(self.format.group_len[group] as usize, 0);
+        let mut version = match seen {
+            Seen::In(version) => version,
+            Seen::InTile => {
+                self.read_cells(place, group, cells);
+                return Ok(());
+            }
+            Seen::Unwritten { slot, row } => {
+                cells.copy_from_slice(&self.unwritten_group(slot, row, group));
+                return Ok(());
+            }
+        };
+        while !version.has[group] {
+            match version.previous.state() {
+                State::Present(_) => {
+                    self.read_cells(place, group, cells);
+                    return Ok(());
+                }
+                State::Version(offset) => {
+                    version = self.version_of(offset, version.row, version.order())?;
+                }
+                State::Free(_) | State::Damaged => return Err(self.head_damaged(place)),
+            }
+        }
+        self.medium().read(self.cells_at(version, group), cells);
+        Ok(())
+    }
+
     /// A version, and all before it, from the newest to the oldest.
     pub(crate) fn chain(&self, newest: Version) -> Result<SmallVec<[Version; 4]>> {
         let mut chain = SmallVec::from_elem(newest, 1);

@@ -112,7 +112,7 @@ impl<M: Medium> Engine<M> {
     }
 
     #[cold]
-    fn overtaken(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Error {
+    pub(super) fn overtaken(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Error {
         let key = key.tell(&table.format, &index.spec);
         Error::Overtaken { table: table.name.clone(), index: index.spec.name.clone(), key }
     }

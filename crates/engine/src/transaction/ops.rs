@@ -24,7 +24,7 @@ use crate::{Error, Result};
 type Keys = SmallVec<[Option<Key>; 4]>;
 
 /// A row that is on its way into a table.
-struct NewRow {
+pub(super) struct NewRow {
     groups: [Group; 2],
     keys: Keys,
 }
@@ -39,13 +39,22 @@ impl<M: Medium> Engine<M> {
     ) -> Result<RowId> {
         self.require_open(statement)?;
         table.require_there()?;
-        let mut row = NewRow::of(table, values)?;
+        self.insert_row(statement, table, &mut NewRow::of(table, values)?)
+    }
+
+    /// The same of a row whose values fit.
+    pub(super) fn insert_row(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        table: &Arc<Table<M>>,
+        row: &mut NewRow,
+    ) -> Result<RowId> {
         let (mut waiting, mut is_relieved) = (statement.waiting(self), false);
         loop {
             // Not held while it waits: who changes the indexes waits for it.
             let set = table.indexes.load();
             row.set_keys(table, &set);
-            match self.try_insert(statement, table, &set, &row) {
+            match self.try_insert(statement, table, &set, row) {
                 Ok(id) => return Ok(id),
                 // Lanes may hold blocks that are not freed yet.
                 Err(Refused::For(error)) if error.is_full() && !is_relieved => {
@@ -291,7 +300,7 @@ enum Taken {
 }
 
 impl NewRow {
-    fn of<M: Medium>(table: &Table<M>, values: &[Value<'_>]) -> Result<Self> {
+    pub(super) fn of<M: Medium>(table: &Table<M>, values: &[Value<'_>]) -> Result<Self> {
         let format = &table.format;
         if values.len() != format.cells.len() {
             return Err(table.wrong_count(format.cells.len(), values.len()));
@@ -302,6 +311,12 @@ impl NewRow {
             table.set(&mut groups, column, value)?;
         }
         Ok(NewRow { groups, keys: Keys::new() })
+    }
+
+    /// The key of an index that no other row can have; `None` if the row has none there.
+    pub(super) fn unique_key<M: Medium>(&self, table: &Table<M>, index: &Index<M>) -> Option<Key> {
+        let key = index.key_of(&table.format, key_cells(&self.groups))?;
+        index.is_unique_in(&key).then_some(key)
     }
 
     /// Gives it the keys that it has in a set of indexes.

@@ -13,11 +13,13 @@ mod online;
 mod ordered;
 mod placement;
 mod rows;
+mod scans;
 mod schema;
 mod shop;
 mod snapshots;
 mod threads;
 mod transactions;
+mod upsert;
 mod waits;
 
 use remanent_engine::{TableSpec, Type};

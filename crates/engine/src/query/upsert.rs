@@ -1,0 +1,82 @@
+//! Prepared inserts of rows that may be there.
+
+use std::sync::Arc;
+
+use remanent_pmem::{Mapped, Medium};
+
+use super::prepared::Prepared;
+use super::{Changes, Row};
+use crate::Result;
+use crate::root::Root;
+use crate::table::Table;
+use crate::transaction::statement::Statement;
+use crate::transaction::{Transaction, Upserted};
+use crate::value::Value;
+
+/// A prepared insert of a row that changes the row with the same key of a unique index instead, if
+/// there is one.
+///
+/// Made by [`Table::prepare_upsert`](crate::Table::prepare_upsert), which has an example.
+#[derive(Clone, Debug)]
+pub struct Upsert<M: Medium = Mapped> {
+    prepared: Prepared<M>,
+}
+
+impl<M: Medium> Upsert<M> {
+    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+        Ok(Upsert { prepared: Prepared::unique(engine, table, name)? })
+    }
+
+    /// Inserts a row of these values, in the order of the columns, and commits that. If a row has
+    /// their key in the index, passes that row to `change` instead, as [`Update::run`] does, and
+    /// commits what `change` sets. It is durable when this returns. One fence, and those of
+    /// [`Table::insert`](crate::Table::insert) or [`Update::run`].
+    ///
+    /// Of threads that upsert one key, one inserts the row, and the others change it. A row whose
+    /// key has NULL in it is inserted.
+    ///
+    /// [`Update::run`]: crate::Update::run
+    ///
+    /// # Errors
+    ///
+    /// That of `change`, those of [`Update::run`], and those of
+    /// [`Table::insert`](crate::Table::insert) but for [`Error::Unique`](crate::Error::Unique) of
+    /// this index. Nothing was changed then, unless the medium met a fault.
+    pub fn run<R>(
+        &self,
+        values: &[Value<'_>],
+        change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
+    ) -> Result<Upserted<R>> {
+        self.prepared.engine.alone(|statement| self.run_by(statement, values, change))
+    }
+
+    /// The same as a statement of a transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](Upsert::run), and [`Error::Overtaken`](crate::Error::Overtaken) when
+    /// another transaction has inserted, changed or removed a row with the key since this one took
+    /// its snapshot. Nothing was changed then, and the transaction goes on.
+    pub fn run_in<R>(
+        &self,
+        transaction: &mut Transaction<'_, M>,
+        values: &[Value<'_>],
+        change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
+    ) -> Result<Upserted<R>> {
+        let mut statement = transaction.next_statement(&self.prepared.engine)?;
+        self.run_by(&mut statement, values, change)
+    }
+
+    fn run_by<R>(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        values: &[Value<'_>],
+        change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
+    ) -> Result<Upserted<R>> {
+        let Prepared { engine, table, .. } = &self.prepared;
+        let index = self.prepared.index();
+        engine.upsert(statement, table, index, values, |row, key, groups| {
+            Changes::made(table, (index, key), (row, groups), change)
+        })
+    }
+}
