@@ -15,7 +15,6 @@ use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
 use crate::index::{HeldKeys, Index, IndexSet, Key, Member, Role};
 use crate::table::Table;
-use crate::table::layout::Committed;
 use crate::table::ops::{Group, RowPlace, key_cells};
 use crate::table::version::Version;
 use crate::{Error, Result};
@@ -224,25 +223,14 @@ impl<M: Medium> Engine<M> {
             }
         };
         let commit = self.commit_of(statement.part);
-        let previous = match claimed.own {
-            Some(own) if own.version == 0 => Committed::own_insert(),
-            Some(own) => Committed::version(own.version),
-            None => table.committed(place),
-        };
         let identity = self.identity_of(statement, commit.as_ref());
+        let (stamp, previous) = (identity.stamp, claimed.newest());
         let number = statement.slot.open().map_or(0, |open| open.statement + 1);
-        let version = Version {
-            offset: block.offset,
-            row,
-            stamp: identity.stamp,
-            statement: number,
-            previous,
-            has,
-            is_removal,
-        };
+        let offset = block.offset;
+        let version = Version { offset, row, stamp, statement: number, previous, has, is_removal };
         let content = table.write_version(version, identity, [&cells[0], &cells[1]]);
         let is_own = claimed.own.is_some();
-        let new = NewState { table, row, place, version: block.offset, is_own };
+        let new = NewState { table, row, place, version: offset, is_own };
         self.write_record(statement, commit.as_ref(), &new, content);
         // Fence: version, words of the indexes and record; before anybody sees the change, and
         // before it is acknowledged. Also what the record before has published.

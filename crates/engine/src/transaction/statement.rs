@@ -81,6 +81,15 @@ impl<M: Medium> Claimed<'_, M> {
         self.own.is_some() || self.is_kept
     }
 
+    /// The newest state of the row, before which no statement puts another one.
+    pub(super) fn newest(&self) -> Committed {
+        match self.own {
+            Some(own) if own.version == 0 => Committed::own_insert(),
+            Some(own) => Committed::version(own.version),
+            None => self.table.committed(self.place),
+        }
+    }
+
     /// Leaves the claim as it is.
     pub(super) fn keep(&mut self) {
         self.is_kept = true;

@@ -507,7 +507,7 @@ impl Subject for Tables {
                 dropped => answer(dropped, |()| Answer::Bool(true)),
             },
             Op::CreateIndex(number, is_dram) => {
-                let made = online::create(database, number, is_dram);
+                let made = self.patiently(open, || online::create(database, number, is_dram));
                 answer(made, |made| made.map_or(Answer::None, Answer::Bool))
             }
             Op::PlaceIndex(number, is_dram) => {
