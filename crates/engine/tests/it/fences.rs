@@ -354,13 +354,16 @@ fn making_moving_and_dropping_an_index_take_two_fences_for_each_catalog() {
     let in_dram = index("in DRAM").place(Placement::Dram);
     assert_eq!(fences(&pool, || database.create_index(&table, &in_dram).unwrap()), 2);
     let in_pool = index("in the pool");
-    assert_eq!(fences(&pool, || database.create_index(&table, &in_pool).unwrap()), 4);
+    // Those of the allocator are for the chunk that the index lies in.
+    let made = fences(&pool, || database.create_index(&table, &in_pool).unwrap());
+    assert!((4..10).contains(&made), "{made}");
     assert_eq!(fences(&pool, || database.drop_index(&table, "in DRAM").unwrap()), 2);
     let to_pool = || database.place_index(&table, "by_number", Placement::Pmem).unwrap();
     assert_eq!(fences(&pool, to_pool), 0);
     // With those for giving the old one back.
     let to_dram = || database.place_index(&table, "by_number", Placement::Dram).unwrap();
     assert!((2..10).contains(&fences(&pool, to_dram)));
-    assert_eq!(fences(&pool, to_pool), 4);
+    let made = fences(&pool, to_pool);
+    assert!((4..10).contains(&made), "{made}");
     assert_eq!(database.check().unwrap(), []);
 }
