@@ -187,16 +187,15 @@ impl<M: Medium> Engine<M> {
         let cells = cells.unwrap_or_else(|| old.clone());
         let mut waiting = statement.waiting(self);
         let mut set;
+        // The keys are held until the version is published: until then, nobody can see that the row
+        // has them. The set is not held while it waits: who changes the indexes waits for it.
         let (changed, keys) = loop {
-            // Not held while it waits: who changes the indexes waits for it.
             set = table.indexes.load();
             let changed = Self::changed_keys(table, &set, &old, &cells);
-            // Held until the version is published: until then, nobody can see that the row has the
-            // key.
             match self.lock_new_keys(statement, table, row, &changed)? {
                 Ok(keys) => break (changed, keys),
                 Err((holder, at)) => {
-                    let (index, key) = (Arc::clone(&changed[at].0.index), changed[at].1.clone());
+                    let (index, key) = (changed[at].0.clone(), changed[at].1.clone());
                     drop(changed);
                     drop(set);
                     waiting.wait(holder, Wanted { table, index: &index, key: &key })?;
@@ -211,7 +210,6 @@ impl<M: Medium> Engine<M> {
             let deferred = DeferredRow { table, row, place, own, base };
             self.defer(statement, deferred, (!is_removal).then_some(cells), words.collect());
             claimed.keep();
-            drop(keys);
             return Ok(());
         }
         // The lane is held until something leads to the version.
