@@ -103,7 +103,8 @@ impl<M: Medium> Database<M> {
     /// Makes an index of a table, while others read and change it: one durable step, after which
     /// the index has its name. Until then, nothing reads it. A crash before leaves nothing of it.
     ///
-    /// Looks at every row once; at twice of them for a unique index. Statements add words to the
+    /// Looks at every row once, and twice for a unique index. While it does so for the second time,
+    /// statements are refused keys that other rows have. Statements add words to the
     /// index meanwhile. An index may have any columns. Those that no index had when the table was
     /// made lie with the rest of the row: each row that such an index leads to costs one line more
     /// to compare. Two fences if it is in DRAM, and four if it is in the pool, besides those for

@@ -90,7 +90,6 @@ pub use self::value::{FromValue, Type, Value};
 #[doc(hidden)]
 pub const SOURCES: &[(&str, &str)] = &[
     ("src/catalog/drop.rs", include_str!("catalog/drop.rs")),
-    ("src/catalog/index.rs", include_str!("catalog/index.rs")),
     ("src/catalog/layout.rs", include_str!("catalog/layout.rs")),
     ("src/catalog/ops.rs", include_str!("catalog/ops.rs")),
     ("src/engine.rs", include_str!("engine.rs")),

@@ -15,7 +15,6 @@ use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
 use crate::index::{HeldKeys, Index, IndexSet, Key, Member, Role};
 use crate::table::Table;
-use crate::table::layout::Pending;
 use crate::table::ops::{Group, RowPlace, key_cells};
 use crate::table::version::Version;
 use crate::{Error, Result};
@@ -188,16 +187,15 @@ impl<M: Medium> Engine<M> {
         let cells = cells.unwrap_or_else(|| old.clone());
         let mut waiting = statement.waiting(self);
         let mut set;
+        // The keys are held until the version is published: until then, nobody can see that the row
+        // has them. The set is not held while it waits: who changes the indexes waits for it.
         let (changed, keys) = loop {
-            // Not held while it waits: who changes the indexes waits for it.
             set = table.indexes.load();
             let changed = Self::changed_keys(table, &set, &old, &cells);
-            // Held until the version is published: until then, nobody can see that the row has the
-            // key.
             match self.lock_new_keys(statement, table, row, &changed)? {
                 Ok(keys) => break (changed, keys),
                 Err((holder, at)) => {
-                    let (index, key) = (Arc::clone(&changed[at].0.index), changed[at].1.clone());
+                    let (index, key) = (changed[at].0.clone(), changed[at].1.clone());
                     drop(changed);
                     drop(set);
                     waiting.wait(holder, Wanted { table, index: &index, key: &key })?;
@@ -213,7 +211,6 @@ impl<M: Medium> Engine<M> {
             let states = [Some(old), (!is_removal).then_some(cells)];
             self.defer(statement, deferred, states, words.collect());
             claimed.keep();
-            drop(keys);
             return Ok(());
         }
         // The lane is held until something leads to the version.
@@ -225,21 +222,14 @@ impl<M: Medium> Engine<M> {
             }
         };
         let commit = self.commit_of(statement.part);
-        let previous = claimed.own.map_or_else(|| table.committed(place), Pending::as_previous);
         let identity = self.identity_of(statement, commit.as_ref());
+        let (stamp, previous) = (identity.stamp, claimed.newest());
         let number = statement.slot.open().map_or(0, |open| open.statement + 1);
-        let version = Version {
-            offset: block.offset,
-            row,
-            stamp: identity.stamp,
-            statement: number,
-            previous,
-            has,
-            is_removal,
-        };
+        let offset = block.offset;
+        let version = Version { offset, row, stamp, statement: number, previous, has, is_removal };
         let content = table.write_version(version, identity, [&cells[0], &cells[1]]);
         let is_own = claimed.own.is_some();
-        let new = NewState { table, row, place, version: block.offset, is_own };
+        let new = NewState { table, row, place, version: offset, is_own };
         self.write_record(statement, commit.as_ref(), &new, content);
         // Fence: version, words of the indexes and record; before anybody sees the change, and
         // before it is acknowledged. Also what the record before has published.

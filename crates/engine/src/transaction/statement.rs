@@ -81,6 +81,11 @@ impl<M: Medium> Claimed<'_, M> {
         self.own.is_some() || self.is_kept
     }
 
+    /// The newest state of the row, before which no statement puts another one.
+    pub(super) fn newest(&self) -> Committed {
+        self.own.map_or_else(|| self.table.committed(self.place), Pending::as_previous)
+    }
+
     /// Leaves the claim as it is.
     pub(super) fn keep(&mut self) {
         self.is_kept = true;

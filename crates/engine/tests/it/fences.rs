@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_engine::{
-    Database, Durability, Error, LockMode, Order, Placement, Resumed, Row, TableSpec, Transaction,
-    TransactionOptions, Type,
+    Database, Durability, Error, LockMode, NewIndex, Order, Placement, Resumed, Row, TableSpec,
+    Transaction, TransactionOptions, Type,
 };
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
@@ -352,4 +352,33 @@ fn an_ordered_index_in_the_pool_takes_two_fences_a_key_and_one_in_dram_none() {
         assert!((of_keys + 1..=of_keys + 6).contains(&folding), "{folding}");
         assert_eq!(database.check().unwrap(), []);
     }
+}
+
+#[test]
+fn making_moving_and_dropping_an_index_take_two_fences_for_each_catalog() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    for id in 0..50u32 {
+        table.insert(&[id.into(), format!("{id:015}").as_str().into(), 1.into()]).unwrap();
+    }
+    let index = |name: &str| NewIndex::secondary(name, ["location"]);
+    // Of the allocator, which has no chunk of these sizes yet.
+    database.create_index(&table, &index("first")).unwrap();
+    database.drop_index(&table, "first").unwrap();
+    let in_dram = index("in DRAM").place(Placement::Dram);
+    assert_eq!(fences(&pool, || database.create_index(&table, &in_dram).unwrap()), 2);
+    let in_pool = index("in the pool");
+    // Those of the allocator are for the chunk that the index lies in.
+    let made = fences(&pool, || database.create_index(&table, &in_pool).unwrap());
+    assert!((4..10).contains(&made), "{made}");
+    assert_eq!(fences(&pool, || database.drop_index(&table, "in DRAM").unwrap()), 2);
+    let to_pool = || database.place_index(&table, "by_number", Placement::Pmem).unwrap();
+    assert_eq!(fences(&pool, to_pool), 0);
+    // With those for giving the old one back.
+    let to_dram = || database.place_index(&table, "by_number", Placement::Dram).unwrap();
+    assert!((2..10).contains(&fences(&pool, to_dram)));
+    let made = fences(&pool, to_pool);
+    assert!((4..10).contains(&made), "{made}");
+    assert_eq!(database.check().unwrap(), []);
 }

@@ -10,7 +10,7 @@ use remanent_engine::{
 
 use super::model::Rows;
 use super::ordered;
-use super::subject::{M, Op, VALUES, code, name};
+use super::subject::{M, Mix, Op, Statement, Tables, VALUES, code, name};
 
 /// The indexes that are there, or not in the pool: whether they lie in DRAM, by their numbers. The
 /// first two are always there.
@@ -34,8 +34,31 @@ pub(super) fn spec(tile_rows: u32) -> TableSpec {
         .tile_rows(tile_rows)
 }
 
+/// An operation on the table, or on one of its indexes.
+pub(super) fn op(tables: &Tables, rng: &mut Rng) -> Op {
+    let (id, number) = (rng.below(tables.keys), rng.below(tables.keys));
+    let code = (rng.below(4) != 0).then_some(number);
+    let value = rng.below(VALUES);
+    let is_alone = tables.mix == Mix::Online;
+    match rng.below(20) {
+        0..=7 => of_index(rng),
+        8 | 9 if is_alone => Op::Within(Statement::Update(id, code, value)),
+        10 if is_alone && rng.below(3) != 0 => Op::Within(Statement::Insert(id, code, value)),
+        10 if is_alone => Op::Within(Statement::Delete(id)),
+        11 if is_alone => Op::Batch(tables.statements(rng)),
+        12 if is_alone => Op::AtCommit(tables.statements(rng), rng.below(4) != 0),
+        13 if is_alone && rng.below(2) == 0 => Op::Commit,
+        13 if is_alone => Op::Abort,
+        8 | 9 | 15 => Op::Delete(0, id),
+        10..=13 | 17 => Op::Update(0, id, code, value),
+        14 => Op::Collect,
+        16 => Op::FindOnline(value),
+        _ => Op::Insert(0, id, code, value),
+    }
+}
+
 /// An operation on an index.
-pub(super) fn op(rng: &mut Rng) -> Op {
+fn of_index(rng: &mut Rng) -> Op {
     let (number, is_dram) = (rng.below(NAMES.len() as u64), rng.below(2) == 0);
     match (rng.below(3), number) {
         (0, _) | (_, 0..FIRST) => Op::PlaceIndex(number, is_dram),
@@ -57,13 +80,13 @@ pub(super) fn create(
     if number == UNIQUE && !database.open_transactions().is_empty() {
         return Ok(None);
     }
-    let name = NAMES[number as usize];
-    let index = match name {
-        "by_value" => NewIndex::secondary(name, ["value"]),
-        "by_pair" => NewIndex::secondary(name, ["value", "code"]).ordered(),
-        _ => NewIndex::unique(name, ["code", "id"]),
+    let of_index = NAMES[number as usize];
+    let index = match of_index {
+        "by_value" => NewIndex::secondary(of_index, ["value"]),
+        "by_pair" => NewIndex::secondary(of_index, ["value", "code"]).ordered(),
+        _ => NewIndex::unique(of_index, ["code", "id"]),
     };
-    let table = database.table(&super::subject::name(0))?;
+    let table = database.table(&name(0))?;
     match database.create_index(&table, &index.place(placement(is_dram))) {
         Err(Error::Index { .. }) => Ok(Some(false)),
         made => made.map(|()| Some(true)),

@@ -201,7 +201,7 @@ impl Tables {
     }
 
     /// Statements of a batch, or of a transaction that is durable at its commit.
-    fn statements(&self, rng: &mut Rng) -> Vec<Statement> {
+    pub(super) fn statements(&self, rng: &mut Rng) -> Vec<Statement> {
         let statement = |_| {
             let (id, value) = (rng.below(self.keys), rng.below(VALUES));
             let code = Some(rng.below(self.keys));
@@ -510,7 +510,7 @@ impl Subject for Tables {
                 dropped => answer(dropped, |()| Answer::Bool(true)),
             },
             Op::CreateIndex(number, is_dram) => {
-                let made = online::create(database, number, is_dram);
+                let made = self.patiently(open, || online::create(database, number, is_dram));
                 answer(made, |made| made.map_or(Answer::None, Answer::Bool))
             }
             Op::PlaceIndex(number, is_dram) => {
@@ -625,12 +625,14 @@ impl Subject for Tables {
     }
 
     fn op(&self, rng: &mut Rng) -> Op {
+        if self.is_online() {
+            return online::op(self, rng);
+        }
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
         let table = match self.mix {
-            Mix::Rows | Mix::Together | Mix::Keys | Mix::Transactions | Mix::Transfers => 0,
-            Mix::Online | Mix::OnlineTogether => 0,
-            Mix::Schema => rng.below(TABLES),
             Mix::Drops => 1,
+            Mix::Schema => rng.below(TABLES),
+            _ => 0,
         };
         let code = (rng.below(4) != 0).then_some(number);
         let value = rng.below(VALUES);
@@ -641,26 +643,6 @@ impl Subject for Tables {
             _ => Statement::Delete(id),
         };
         match (self.mix, rng.below(20)) {
-            (Mix::Online | Mix::OnlineTogether, 0..=7) => online::op(rng),
-            (Mix::Online, 8..=10) => Op::Within(statement(rng)),
-            (Mix::Online, 11) => Op::Batch(self.statements(rng)),
-            (Mix::Online, 12) => Op::AtCommit(self.statements(rng), rng.below(4) != 0),
-            (Mix::Online, 13) => {
-                if rng.below(2) == 0 {
-                    Op::Commit
-                } else {
-                    Op::Abort
-                }
-            }
-            (Mix::Online, 14) => Op::Collect,
-            (Mix::Online, 15) => Op::Delete(table, id),
-            (Mix::Online | Mix::OnlineTogether, 16) => Op::FindOnline(value),
-            (Mix::Online | Mix::OnlineTogether, 17) => Op::Update(table, id, code, value),
-            (Mix::Online | Mix::OnlineTogether, 18..=19) => Op::Insert(table, id, code, value),
-            (Mix::OnlineTogether, 8..=9) => Op::Delete(table, id),
-            (Mix::OnlineTogether, 10..=12) => Op::Update(table, id, code, value),
-            (Mix::OnlineTogether, 13) => Op::Collect,
-            (Mix::OnlineTogether, 14..=15) => Op::GetByCode(table, number),
             (Mix::Transactions, 6..=9) => Op::Within(statement(rng)),
             (Mix::Transactions, 10 | 12) => Op::Batch(self.statements(rng)),
             (Mix::Transactions, 2 | 11) => Op::AtCommit(self.statements(rng), rng.below(4) != 0),
