@@ -4,6 +4,7 @@ mod model;
 mod ordered;
 mod scenarios;
 mod subject;
+mod sums;
 mod transactions;
 
 use super::{Chosen, MutationSample, Subject};
