@@ -63,7 +63,13 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     (
         "Table",
         "engine/src/database.rs",
-        &["engine/subject", "engine/online", "engine/ordered", "engine/transactions"],
+        &[
+            "engine/subject",
+            "engine/online",
+            "engine/ordered",
+            "engine/sums",
+            "engine/transactions",
+        ],
     ),
     (
         "Transaction",
@@ -72,6 +78,8 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ),
     ("Get", "engine/src/query/get.rs", &["engine/subject", "engine/transactions"]),
     ("Find", "engine/src/query/find.rs", &["engine/subject"]),
+    ("Scan", "engine/src/query/select.rs", &["engine/sums"]),
+    ("Upsert", "engine/src/query/upsert.rs", &["engine/subject", "engine/transactions"]),
     ("Range", "engine/src/query/range.rs", &["engine/ordered"]),
     ("Update", "engine/src/query/change.rs", &["engine/subject", "engine/transactions"]),
     ("Delete", "engine/src/query/change.rs", &["engine/subject", "engine/transactions"]),

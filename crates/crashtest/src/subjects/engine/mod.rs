@@ -5,6 +5,7 @@ mod online;
 mod ordered;
 mod scenarios;
 mod subject;
+mod sums;
 mod transactions;
 
 use super::{Chosen, MutationSample, Subject};

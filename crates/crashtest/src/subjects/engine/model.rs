@@ -60,6 +60,7 @@ impl State {
         | Op::Insert(table, ..)
         | Op::Update(table, ..)
         | Op::UpdateBehind(table, ..)
+        | Op::Upsert(table, ..)
         | Op::FoldBetween(table, ..)
         | Op::Delete(table, _)
         | Op::DeleteByCode(table, _)
@@ -161,6 +162,10 @@ impl State {
         let row_of = |code| self.first.iter().find(|(_, (of, _))| *of == Some(code));
         match *op {
             Op::Insert(0, id, code, _) => open.takes(Some(id), code),
+            Op::Upsert(0, id, code, _) => match self.first.contains_key(&id) {
+                true => open.holds(id),
+                false => open.takes(Some(id), code),
+            },
             Op::Update(0, id, code, _) => match self.first.get(&id) {
                 Some((before, _)) => open.holds(id) || code != *before && open.takes(None, code),
                 None => false,
@@ -215,6 +220,11 @@ fn alone(state: &mut State, table: u64, op: &Op) -> Answer<Rows> {
                 update_model(rows, id, None, second);
             }
             Answer::None
+        }
+        Op::Upsert(_, id, code, value) => {
+            // A row that is there keeps its second key.
+            let code = rows.get(&id).map_or(code, |(of, _)| *of);
+            Answer::Bool(update_model(rows, id, code, value))
         }
         Op::Delete(_, id) => Answer::Bool(rows.remove(&id).is_some()),
         Op::DeleteByCode(_, number) => {
@@ -299,6 +309,15 @@ impl Open {
         others.chain(own).map(|(id, row)| (*id, *row)).collect()
     }
 
+    /// What an upsert is: an insert, or an update that leaves the second key.
+    fn plain(&self, statement: Statement) -> Statement {
+        let Statement::Upsert(id, code, value) = statement else { return statement };
+        match self.rows.get(&id) {
+            Some((before, _)) => Statement::Update(id, *before, value),
+            None => Statement::Insert(id, code, value),
+        }
+    }
+
     /// Makes a statement; `None` if there is no such row, and false if it is refused.
     pub(super) fn apply(&mut self, committed: &Rows, statement: Statement) -> Option<bool> {
         let before = self.statement;
@@ -331,7 +350,8 @@ impl Open {
         let newest = self.newest(committed);
         let is_taken =
             |own, id, code| has(&self.rows, own, id, code) || has(&newest, own, id, code);
-        let (id, row) = match statement {
+        let (id, row) = match self.plain(statement) {
+            Statement::Upsert(..) => unreachable!("it is one of the others"),
             Statement::Insert(id, code, value) => {
                 if is_taken(None, Some(id), code) {
                     return Some(false);
@@ -396,7 +416,8 @@ impl Open {
 
     /// Whether it keeps a statement of another transaction from doing something.
     fn refuses(&self, other: &Open, statement: Statement) -> bool {
-        match statement {
+        match other.plain(statement) {
+            Statement::Upsert(..) => unreachable!("it is one of the others"),
             Statement::Insert(id, code, _) => self.takes(Some(id), code),
             Statement::Update(id, code, _) => other.rows.get(&id).is_some_and(|(before, _)| {
                 self.holds(id) || code != *before && self.takes(None, code)

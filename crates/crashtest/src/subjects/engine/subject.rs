@@ -12,7 +12,7 @@ use remanent_engine::{
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::model::{Open as OpenModel, Rows, State};
-use super::{online, ordered, transactions};
+use super::{online, ordered, sums, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
@@ -85,6 +85,8 @@ pub(super) enum Op {
     /// Two updates of a row to these values, which has no second key then, and folding while a
     /// snapshot sees the state between them.
     FoldBetween(u64, u64, u64, u64),
+    /// Table, primary key, second key if the row is inserted, value.
+    Upsert(u64, u64, Option<u64>, u64),
     Delete(u64, u64),
     DeleteByCode(u64, u64),
     Collect,
@@ -125,6 +127,8 @@ pub(super) enum Statement {
     /// Primary key, second key, value.
     Insert(u64, Option<u64>, u64),
     Update(u64, Option<u64>, u64),
+    /// As `Insert`; a row that is there gets the value.
+    Upsert(u64, Option<u64>, u64),
     Delete(u64),
 }
 
@@ -205,8 +209,9 @@ impl Tables {
         let statement = |_| {
             let (id, value) = (rng.below(self.keys), rng.below(VALUES));
             let code = Some(rng.below(self.keys));
-            match rng.below(5) {
+            match rng.below(6) {
                 0..=1 => Statement::Insert(id, code, value),
+                5 => Statement::Upsert(id, code, value),
                 2..=3 => Statement::Update(id, code, value),
                 _ => Statement::Delete(id),
             }
@@ -305,6 +310,20 @@ fn update(
     })
 }
 
+/// Inserts a row, or gives the one with its primary key another value.
+fn upsert(
+    database: &Database<M>,
+    table: u64,
+    id: u64,
+    code_number: Option<u64>,
+    value: u64,
+) -> Result<(), Error> {
+    let upsert = database.table(&name(table))?.prepare_upsert("primary")?;
+    let code = code_number.map(code);
+    let values = [id.into(), Value::from(code.as_ref()), value.into()];
+    upsert.run(&values, |_, row| row.set(2, value)).map(drop)
+}
+
 /// Updates a row, and returns what a snapshot saw before.
 fn update_behind(
     database: &Database<M>,
@@ -354,9 +373,12 @@ fn collect(rows: &mut Rows, row: &Row<'_, M>) -> ControlFlow<Error> {
 }
 
 fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
-    let mut rows = Rows::new();
-    let failed = table.scan(&database.snapshot(), |row| collect(&mut rows, row))?;
-    failed.map_or(Ok(rows), Err)
+    let (now, mut rows) = (database.snapshot(), Rows::new());
+    if let Some(failed) = table.scan(&now, |row| collect(&mut rows, row))? {
+        return Err(failed);
+    }
+    sums::require(table, &now, &rows)?;
+    Ok(rows)
 }
 
 /// Reads all rows by each index, in both orders: they have to be the same.
@@ -410,6 +432,7 @@ fn rows_of(
     if let Some(error) = table.scan(transaction, |row| collect(&mut rows, row))? {
         return Err(error.into());
     }
+    sums::require(&table, transaction, &rows)?;
     if is_ordered {
         require_ordered(&table, transaction, &rows)?;
     }
@@ -438,7 +461,11 @@ fn find_by_value(database: &Database<M>, table: u64, value: u64) -> Result<Rows,
 
 /// Removes the row with a key.
 fn delete(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Result<bool, Error> {
-    database.table(&name(table))?.prepare_delete(index)?.run(&[key])
+    let delete = database.table(&name(table))?.prepare_delete(index)?;
+    match index {
+        "primary" => Ok(delete.take(&[key], |_| Ok(()))?.is_some()),
+        _ => delete.run(&[key]),
+    }
 }
 
 /// A read.
@@ -524,6 +551,10 @@ impl Subject for Tables {
             Op::Update(table, id, code, value) => {
                 let updated = self.patiently(open, || update(database, table, id, code, value));
                 answer(updated, bool_or_none)
+            }
+            Op::Upsert(table, id, code, value) => {
+                let done = self.patiently(open, || upsert(database, table, id, code, value));
+                answer(done, |()| Answer::Bool(true))
             }
             Op::Within(_)
             | Op::CommitWith(_)
@@ -636,8 +667,9 @@ impl Subject for Tables {
         };
         let code = (rng.below(4) != 0).then_some(number);
         let value = rng.below(VALUES);
-        let statement = |rng: &mut Rng| match rng.below(6) {
+        let statement = |rng: &mut Rng| match rng.below(7) {
             0..=1 => Statement::Insert(id, code, value),
+            6 => Statement::Upsert(id, code, value),
             2..=3 => Statement::Update(id, code, value),
             4 => Statement::Update(id, None, value),
             _ => Statement::Delete(id),
@@ -672,7 +704,8 @@ impl Subject for Tables {
             (Mix::Keys, 10..=12) => Op::FoldBetween(table, id, value, rng.below(VALUES)),
             (Mix::Keys, 3..=9) => Op::Update(table, id, Some(number), value),
             (Mix::Together, 7) => Op::Update(table, id, code, value),
-            (_, 0..=5) => Op::Insert(table, id, code, value),
+            (_, 0..=4) => Op::Insert(table, id, code, value),
+            (_, 5) => Op::Upsert(table, id, code, value),
             (_, 6) => Op::Update(table, id, code, value),
             (_, 7) => Op::UpdateBehind(table, id, code, value),
             (_, 8..=9) => Op::Update(table, id, None, value),

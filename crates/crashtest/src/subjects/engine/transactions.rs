@@ -32,10 +32,15 @@ fn make(
                 row.set(2, value)
             })
         }
+        Statement::Upsert(id, code_number, value) => {
+            let code = code_number.map(code);
+            let values = [id.into(), Value::from(code.as_ref()), value.into()];
+            let upsert = table.prepare_upsert("primary")?;
+            upsert.run_in(transaction, &values, |_, row| row.set(2, value)).map(|_| Some(()))
+        }
         Statement::Delete(id) => {
             let delete = table.prepare_delete("primary")?;
-            let is_removed = delete.run_in(transaction, &[id.into()])?;
-            Ok(is_removed.then_some(()))
+            delete.take_in(transaction, &[id.into()], |_| Ok(()))
         }
     }
 }
