@@ -30,9 +30,13 @@ impl<M: Medium> Engine<M> {
         slot.flush_published(medium);
         // Fence: what leads to the last statement's version, so that it is taken back even if the
         // record alone arrives.
+        // Redundant: but where the thread has used other chunks for versions since; opening asks
+        // about all blocks of the last one.
         medium.fence();
         slot.write(medium, State::Open, None, Content::TakenBack(to));
-        // Fence: before anything is taken back.
+        // Fence: before anything is taken back, and before it is acknowledged.
+        // Redundant: but where nothing is left to be taken back. Otherwise the suspects are fenced
+        // before.
         medium.fence();
         self.heap.verify()?;
         if let Some(open) = slot.open_mut() {

@@ -15,6 +15,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     [
         by_one_thread(),
         of_transactions(),
+        going_back(),
         of_transfers(),
         in_dram(),
         ordered(),
@@ -160,6 +161,29 @@ fn of_transactions() -> Vec<Scenario> {
             transactions(),
             without_room(4, prepared(alone(6, 6))),
         ),
+    ]
+}
+
+/// Transactions that go back to earlier statements.
+fn going_back() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 8, samples: 3 };
+    let in_recovery =
+        |config| Config { nested: recovery, after: 8, creation: false, ..few_images(config) };
+    vec![
+        Scenario::new(
+            "engine/back",
+            "a transaction goes back to earlier statements",
+            Tables { mix: Mix::Back, ..transactions() },
+            prepared(alone(4, 12)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/back-recovery",
+            "the same; crashes inside recovery and after it",
+            Tables { mix: Mix::Back, ..transactions() },
+            in_recovery(alone(6, 6)),
+        )
+        .with_weight(2),
     ]
 }
 

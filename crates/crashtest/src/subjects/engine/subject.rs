@@ -59,6 +59,8 @@ pub(super) enum Mix {
     Drops,
     /// One transaction of several statements at a time, and statements beside it.
     Transactions,
+    /// The same, which goes back to earlier statements again and again.
+    Back,
     /// Transactions of threads.
     Transfers,
     /// As `Transactions`; indexes of the table are made, dropped and moved, too.
@@ -235,7 +237,7 @@ impl Tables {
         loop {
             match call() {
                 Err(Error::Conflict { .. } | Error::Overtaken { .. } | Error::Deadlock { .. })
-                    if !matches!(self.mix, Mix::Transactions | Mix::Online) =>
+                    if !matches!(self.mix, Mix::Transactions | Mix::Back | Mix::Online) =>
                 {
                     open.pool.medium().pause();
                 }
@@ -686,6 +688,13 @@ impl Subject for Tables {
             (Mix::Transactions, 19) => Op::TakeBack(rng.below(6) as u32),
             (Mix::Transactions, 3..=4) => Op::Update(table, id, code, value),
             (Mix::Transactions, 5) => Op::Collect,
+            (Mix::Back, 0..=4) => Op::TakeBack(rng.below(6) as u32),
+            (Mix::Back, 5..=12) => Op::Within(statement(rng)),
+            (Mix::Back, 13 | 14) => Op::Batch(self.statements(rng)),
+            (Mix::Back, 15) => Op::Commit,
+            (Mix::Back, 16) => Op::Lock(id),
+            (Mix::Back, 17 | 18) => Op::Update(table, id, code, value),
+            (Mix::Back, _) => Op::Collect,
             (Mix::Transfers, 3..=5) => Op::Scan(table),
             (Mix::Transfers, 7..=11) => {
                 let other = (id + 1 + rng.below(self.keys - 1)) % self.keys;
