@@ -271,10 +271,10 @@ pub enum Error {
     /// The last statement of a transaction cannot be one of a batch.
     #[error("a batch is in progress; the transaction can be committed when it has ended")]
     InBatch,
-    /// In a batch, its transaction was exchanged for another one.
+    /// In a batch, or a last statement, its transaction was exchanged for another one.
     #[error(
-        "in its batch, transaction {token} was exchanged for another one; what the batch has \
-         changed is lost, and the transaction can only be given up"
+        "in its batch, or its last statement, transaction {token} was exchanged for another one; \
+         what the batch has changed is lost, and the transaction can only be given up"
     )]
     Exchanged {
         /// The transaction.

@@ -1,5 +1,6 @@
 //! Taking statements of an open transaction back: one record says so, and then its rows do.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use remanent_pmem::Medium;
@@ -7,8 +8,10 @@ use remanent_pmem::Medium;
 use super::finish::Extent;
 use super::layout::{Content, ShortId, State};
 use super::slots::{HeldSlot, Written};
+use super::unwritten::RowName;
 use crate::engine::Engine;
 use crate::table::layout::Claim;
+use crate::table::ops::Head;
 use crate::{Error, Result};
 
 impl<M: Medium> Engine<M> {
@@ -34,17 +37,17 @@ impl<M: Medium> Engine<M> {
         // about all blocks of the last one.
         medium.fence();
         slot.write(medium, State::Open, None, Content::TakenBack(to));
+        if let Some(open) = slot.open_mut() {
+            open.back_to = Some(to);
+        }
         // Fence: before anything is taken back, and before it is acknowledged.
         // Redundant: but where nothing is left to be taken back. Otherwise the suspects are fenced
         // before.
         medium.fence();
         self.heap.verify()?;
-        if let Some(open) = slot.open_mut() {
-            open.back_to = Some(to);
-            // The record that is durable by now names the newer one.
-            if let Some(before) = open.snapshot_before.take() {
-                self.snapshots.give_back(&before);
-            }
+        // The record that is durable by now names the newer one.
+        if let Some(before) = slot.open_mut().and_then(|open| open.snapshot_before.take()) {
+            self.snapshots.give_back(&before);
         }
         self.finish_taking_back(slot)
     }
@@ -60,7 +63,8 @@ impl<M: Medium> Engine<M> {
             true => self.rows_of(by)?,
             false => std::mem::take(&mut open.rows),
         };
-        let locked = std::mem::take(&mut open.locked);
+        let locked: HashSet<RowName> =
+            open.locked.iter().map(|of| (of.table.number, of.row)).collect();
         let lock = Claim::of_lock(self.opens, index);
         let extent = Extent::Behind { statement, locked: &locked, lock };
         // All that it changes is durable when it returns.
@@ -70,7 +74,6 @@ impl<M: Medium> Engine<M> {
             claim.and_then(Claim::as_pending).is_some_and(|pending| pending.by == by)
         };
         if let Some(open) = slot.open_mut() {
-            open.locked = locked;
             open.rows = rows.into_iter().filter(is_left).collect();
             if undone.is_ok() {
                 open.back_to = None;
@@ -82,15 +85,27 @@ impl<M: Medium> Engine<M> {
     /// All rows that a transaction has changed.
     fn rows_of(&self, by: ShortId) -> Result<Vec<Written<M>>> {
         let tables = self.schema.lock(self.medium()).tables.clone();
-        let mut rows = Vec::new();
+        let (mut rows, mut is_any_left) = (Vec::new(), false);
         for table in tables {
-            for tile in 0..table.tile_count() {
-                let heads = table.heads_of(tile);
-                let own = heads.filter(|(_, _, head)| {
-                    head.claim.as_pending().is_some_and(|pending| pending.by == by)
-                });
-                rows.extend(own.map(|(row, _, _)| Written { table: Arc::clone(&table), row }));
+            for (row, place, Head { claim, .. }) in
+                (0..table.tile_count()).flat_map(|tile| table.heads_of(tile))
+            {
+                if claim.as_pending().is_some_and(|pending| pending.by == by) {
+                    rows.push(Written { table: Arc::clone(&table), row });
+                } else if claim != Claim::NONE && !claim.is_held(self.opens) {
+                    // Who was killed while it took the row back has left this in the caches. Where
+                    // it is lost, the row is the transaction's again.
+                    // Redundant: but where a process was killed before, and the power fails later.
+                    table.flush_head(place);
+                    is_any_left = true;
+                }
             }
+        }
+        if is_any_left {
+            // Fence: these heads, before another record takes the place of the one that says what
+            // is taken back.
+            // Redundant: but where a process was killed before, and the power fails later.
+            self.medium().fence();
         }
         self.heap.verify()?;
         Ok(rows)

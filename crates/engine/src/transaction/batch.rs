@@ -2,6 +2,7 @@
 
 use remanent_pmem::Medium;
 
+use super::slots::Open;
 use super::{Token, Transaction};
 use crate::engine::Engine;
 use crate::{Error, Result};
@@ -13,8 +14,8 @@ pub(super) struct Batch<'t, 'd, M: Medium> {
     of: (&'d Engine<M>, Token),
     /// Steps before it.
     steps: usize,
-    /// It is not a part of another one.
-    is_whole: bool,
+    /// Batches in progress, with it.
+    depth: usize,
     is_done: bool,
 }
 
@@ -23,10 +24,11 @@ impl<'t, 'd, M: Medium> Batch<'t, 'd, M> {
         let slot = transaction.slot.as_mut().ok_or(Error::TransactionEnded)?;
         slot.require_statement()?;
         let open = slot.open_mut().ok_or(Error::TransactionEnded)?;
-        let (steps, is_whole) = (open.deferred.steps.len(), !open.deferred.is_in_batch());
-        open.deferred.batch.get_or_insert(steps);
+        let steps = open.deferred.steps.len();
+        open.deferred.batches.push(steps);
+        let depth = open.deferred.batches.len();
         let of = (transaction.engine, transaction.token);
-        Ok(Batch { transaction, of, steps, is_whole, is_done: false })
+        Ok(Batch { transaction, of, steps, depth, is_done: false })
     }
 
     /// What its statements are made in.
@@ -41,18 +43,23 @@ impl<'t, 'd, M: Medium> Batch<'t, 'd, M> {
 
     /// Has it count.
     pub(super) fn end(mut self) -> Result<()> {
+        let exchanged = Error::Exchanged { token: self.of.1 };
         if self.is_exchanged() {
-            return Err(Error::Exchanged { token: self.of.1 });
-        }
-        if !self.is_whole {
-            self.is_done = true;
-            return Ok(());
+            return Err(exchanged);
         }
         let engine = self.transaction.engine;
         let slot = self.transaction.slot.as_mut().ok_or(Error::TransactionEnded)?;
         let open = slot.open_mut().ok_or(Error::TransactionEnded)?;
-        open.deferred.batch = None;
+        // Otherwise the transaction was exchanged, and is back: in a batch that is a part of this
+        // one, or to be suspended meanwhile.
+        if open.deferred.batches.len() != self.depth {
+            return Err(exchanged);
+        }
         self.is_done = true;
+        open.deferred.batches.pop();
+        if open.deferred.is_in_batch() {
+            return Ok(());
+        }
         if open.deferred.is_at_commit {
             open.statement += u32::from(open.deferred.steps.len() > self.steps);
             return Ok(());
@@ -66,10 +73,15 @@ impl<M: Medium> Drop for Batch<'_, '_, M> {
         let engine = self.transaction.engine;
         let is_to_do = !self.is_done && !self.is_exchanged();
         let Some(slot) = self.transaction.slot.as_mut().filter(|_| is_to_do) else { return };
+        let depth = |open: &Open<M>| open.deferred.batches.len();
+        if slot.open().map_or(0, depth) < self.depth {
+            // It was suspended, and taken back then.
+            return;
+        }
         // An error tells of words that stay in indexes, and do no harm.
         let _ = engine.take_back(slot, self.steps);
-        if let Some(open) = slot.open_mut().filter(|_| self.is_whole) {
-            open.deferred.batch = None;
+        if let Some(open) = slot.open_mut() {
+            open.deferred.batches.truncate(self.depth - 1);
         }
     }
 }
@@ -78,7 +90,8 @@ impl<M: Medium> Transaction<'_, M> {
     /// Takes a batch back that has no end: its transaction was exchanged for another one.
     pub(super) fn leave_batch(&mut self) {
         let Some(slot) = self.slot.as_mut() else { return };
-        if let Some(steps) = slot.open_mut().and_then(|open| open.deferred.batch.take()) {
+        let Some(open) = slot.open_mut() else { return };
+        if let Some(steps) = std::mem::take(&mut open.deferred.batches).first().copied() {
             // An error tells of words that stay in indexes, and do no harm.
             let _ = self.engine.take_back(slot, steps);
         }

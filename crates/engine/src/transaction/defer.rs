@@ -41,7 +41,7 @@ impl<M: Medium> Engine<M> {
         let unwritten = &self.statuses.unwritten;
         let is_first = unwritten.change(self.medium(), slot, row.name(), before, after);
         let Some(open) = statement.slot.open_mut() else { return };
-        let Deferred { batch, rows, steps, .. } = &mut open.deferred;
+        let Deferred { batches, rows, steps, .. } = &mut open.deferred;
         let at = match is_first {
             true => {
                 rows.push(row);
@@ -54,7 +54,7 @@ impl<M: Medium> Engine<M> {
         };
         steps.push(Step { statement: open.statement + 1, at, words });
         // All statements of a batch are one.
-        open.statement += u32::from(batch.is_none());
+        open.statement += u32::from(batches.is_empty());
     }
 
     /// Takes back what a transaction has not written, but the first `left` steps. A row whose words

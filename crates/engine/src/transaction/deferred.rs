@@ -17,8 +17,8 @@ use crate::table::ops::RowPlace;
 pub(crate) struct Deferred<M: Medium> {
     /// All of it is written when the transaction commits.
     pub(super) is_at_commit: bool,
-    /// Steps before the batch that is in progress.
-    pub(super) batch: Option<usize>,
+    /// Steps before each of the batches in progress, each of which is a part of the one before.
+    pub(super) batches: Vec<usize>,
     /// The rows, in the order in which they were first changed.
     pub(super) rows: Vec<DeferredRow<M>>,
     /// What was done, so that it can be taken back.
@@ -48,7 +48,7 @@ pub(super) struct Step {
 
 impl<M: Medium> Deferred<M> {
     pub(crate) fn new(is_at_commit: bool) -> Self {
-        Deferred { is_at_commit, batch: None, rows: Vec::new(), steps: Vec::new() }
+        Deferred { is_at_commit, batches: Vec::new(), rows: Vec::new(), steps: Vec::new() }
     }
 
     /// Whether statements are not written when they return.
@@ -62,7 +62,7 @@ impl<M: Medium> Deferred<M> {
     }
 
     pub(super) fn is_in_batch(&self) -> bool {
-        self.batch.is_some()
+        !self.batches.is_empty()
     }
 }
 

@@ -96,6 +96,27 @@ impl<M: Medium> Engine<M> {
     ) -> Result<SmallVec<[Key; 2]>> {
         // No version is freed that the row leads to.
         let _pin = self.heap.pin();
+        loop {
+            let before = table.head(place);
+            let states = self.states_of(table, index, row, place)?;
+            // Otherwise its transaction has written meanwhile what it had not written before.
+            if table.head(place) == before {
+                let keys =
+                    states.iter().filter_map(|of| index.key_of(&table.format, key_cells(of)));
+                return Ok(keys.filter(|key| index.is_unique_in(key)).collect());
+            }
+            self.medium().pause();
+        }
+    }
+
+    /// The cells for these keys. The caller has a pin.
+    fn states_of(
+        &self,
+        table: &Table<M>,
+        index: &Index<M>,
+        row: RowId,
+        place: RowPlace,
+    ) -> Result<SmallVec<[[Group; 2]; 2]>> {
         let mut states: SmallVec<[[Group; 2]; 2]> = SmallVec::new();
         let claim = table.claim(place);
         if let Some(slot) = claim.holder() {
@@ -110,7 +131,6 @@ impl<M: Medium> Engine<M> {
         if let Some(seen) = table.seen(row, place, View::NEWEST)? {
             states.push(table.key_groups(place, seen, index.needs_others)?);
         }
-        let keys = states.iter().filter_map(|of| index.key_of(&table.format, key_cells(of)));
-        Ok(keys.filter(|key| index.is_unique_in(key)).collect())
+        Ok(states)
     }
 }

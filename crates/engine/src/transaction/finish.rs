@@ -1,5 +1,7 @@
 //! How a transaction of several statements ends: one record, and then its rows say so.
 
+use std::collections::HashSet;
+
 use remanent_pmem::heap::{Lane, Suspect};
 use remanent_pmem::sync::PauseGuard;
 use remanent_pmem::{LINE_LEN, Medium};
@@ -10,6 +12,7 @@ use super::layout::{Content, ShortId, State};
 use super::slots::{HeldSlot, Open, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
+use super::unwritten::RowName;
 use crate::Result;
 use crate::engine::Engine;
 use crate::table::layout::State as RowState;
@@ -38,22 +41,15 @@ pub(super) struct Ended<M: Medium> {
 }
 
 /// How much of a transaction is taken back.
-pub(super) enum Extent<'t, M: Medium> {
+#[derive(Clone, Copy)]
+pub(super) enum Extent<'t> {
     /// All of it.
     All,
     /// What came behind a statement. It keeps rows that it has locked, by this lock.
-    Behind { statement: u32, locked: &'t [Written<M>], lock: Claim },
+    Behind { statement: u32, locked: &'t HashSet<RowName>, lock: Claim },
 }
 
-impl<M: Medium> Clone for Extent<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Medium> Copy for Extent<'_, M> {}
-
-impl<M: Medium> Extent<'_, M> {
+impl Extent<'_> {
     fn has(self, statement: u32) -> bool {
         match self {
             Extent::All => true,
@@ -62,13 +58,13 @@ impl<M: Medium> Extent<'_, M> {
     }
 
     /// What becomes of a row of which nothing is left.
-    fn after(self, written: &Written<M>) -> After {
-        let Extent::Behind { locked, lock, .. } = self else { return After::GiveFree };
-        let name = |of: &Written<M>| (of.table.number, of.row);
-        match locked.iter().any(|of| name(of) == name(written)) {
+    fn after(self, row: RowName) -> After {
+        match self {
             // Nobody could fold it while the transaction had changed it.
-            true => After::Lock(lock.to_fold()),
-            false => After::GiveFree,
+            Extent::Behind { locked, lock, .. } if locked.contains(&row) => {
+                After::Lock(lock.to_fold())
+            }
+            _ => After::GiveFree,
         }
     }
 }
@@ -204,12 +200,13 @@ impl<M: Medium> Engine<M> {
 
     /// Takes back what a transaction has made of rows: that was given up, or goes on behind an
     /// earlier statement. The caller flushes what `changed` is told. One fence for 32 rows, two if
-    /// it goes on, and those for freeing.
+    /// it goes on, and those for freeing. If it goes on, a word of an index may stay, which does no
+    /// harm.
     pub(super) fn undo(
         &self,
         rows: &[Written<M>],
         by: ShortId,
-        extent: Extent<'_, M>,
+        extent: Extent<'_>,
         mut changed: impl FnMut(u64),
     ) -> Result<()> {
         let mut failed = None;
@@ -273,7 +270,10 @@ impl<M: Medium> Engine<M> {
             }
             drop(lane);
             for of_row in words {
-                failed = failed.or(of_row.remove().err());
+                let removed = of_row.remove();
+                if let Extent::All = extent {
+                    failed = failed.or(removed.err());
+                }
             }
         }
         failed.map_or(Ok(()), Err)
@@ -286,7 +286,7 @@ impl<M: Medium> Engine<M> {
         lane: &mut Lane<'_, M>,
         written: &'w Written<M>,
         by: ShortId,
-        extent: Extent<'_, M>,
+        extent: Extent<'_>,
     ) -> Result<Option<Undone<'w, M>>> {
         let (table, row) = (&written.table, written.row);
         let Some(place) = table.place(row) else { return Ok(None) };
@@ -304,7 +304,9 @@ impl<M: Medium> Engine<M> {
         let needs_others = set.needs_others;
         let of_versions = |versions| table.keys_of_versions(place, versions, needs_others);
         let (mut old_keys, mut keys) = (of_versions(gone)?, of_versions(left)?);
-        let is_new = is_insert_over && left.is_empty();
+        // Another one has the row, if it is there: its insertion was taken back before a crash.
+        let is_free = matches!(table.committed(place).state(), RowState::Free(_));
+        let is_new = is_insert_over && left.is_empty() && is_free;
         if is_new {
             old_keys.push(table.key_groups_in_tile(place, needs_others));
         } else {
@@ -317,13 +319,13 @@ impl<M: Medium> Engine<M> {
         let words = old_keys_of(table, &set, &old_keys, &keys, is_new);
         let left = match (left.first(), inserted_by) {
             (Some(version), _) => Some(Pending::changed(by, version.offset)),
-            (None, Some(statement)) if !is_new => Some(Pending::inserted(by, statement)),
+            (None, Some(statement)) if !is_insert_over => Some(Pending::inserted(by, statement)),
             (None, _) => None,
         };
         let after = match (is_new, left) {
             (true, _) => After::GiveBack,
             (false, Some(_)) => After::Keep,
-            (false, None) => extent.after(written),
+            (false, None) => extent.after((table.number, row)),
         };
         let words = OldWords { table: table.clone(), row, place, set, keys: words, after };
         let suspects = gone.iter().map(|version| lane.suspect(version.offset)).collect();

@@ -20,7 +20,7 @@
 //!         56  stamp of the transaction's snapshot
 //!
 //! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted, and 4 if somebody
-//!             knew the transaction's name (8)
+//!             knew the transaction's name, or 8 if nobody did at a clean close (8)
 //!          8  stamp of the commit (48 bits), checksum of the outcome (16)
 //! ```
 //!
@@ -412,8 +412,18 @@ pub(crate) struct Outcome {
     pub(crate) serial: Serial,
     /// The stamp of its commit; `None` if it was given up.
     pub(crate) committed: Option<u64>,
-    /// Somebody may ask for it: the next one does not take its place.
-    pub(crate) is_kept: bool,
+    pub(crate) asked: Asked,
+}
+
+/// Whether somebody may ask for an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Nobody has asked for the name of the transaction, and still may.
+    NotYet,
+    /// Somebody knows its name: the next outcome does not take its place.
+    BySomebody,
+    /// Nobody knows its name, and nobody learns it any more.
+    ByNobody,
 }
 
 impl Outcome {
@@ -421,12 +431,17 @@ impl Outcome {
     const CHECKSUM_SHIFT: u32 = 48;
     const COMMITTED: u64 = 1;
     const ABORTED: u64 = 2;
-    const KEPT: u64 = 4;
+    const NAMED: u64 = 4;
+    const NAMELESS: u64 = 8;
 
     fn words(self) -> [u64; 2] {
         let kind = if self.committed.is_some() { Self::COMMITTED } else { Self::ABORTED };
-        let kept = if self.is_kept { Self::KEPT } else { 0 };
-        let first = self.serial.get() | (kind | kept) << Self::SHIFT;
+        let asked = match self.asked {
+            Asked::NotYet => 0,
+            Asked::BySomebody => Self::NAMED,
+            Asked::ByNobody => Self::NAMELESS,
+        };
+        let first = self.serial.get() | (kind | asked) << Self::SHIFT;
         let stamp = self.committed.unwrap_or(0);
         let mut bytes = [0; 2 * WORD_LEN as usize];
         bytes[..8].copy_from_slice(&first.to_le_bytes());
@@ -447,8 +462,12 @@ impl Outcome {
         let stamp = words[1] & STAMP_MAX;
         let kind = words[0] >> Self::SHIFT;
         let committed = (kind & Self::COMMITTED != 0).then_some(stamp);
-        let is_kept = kind & Self::KEPT != 0;
-        let outcome = Outcome { serial: Serial::new(words[0]), committed, is_kept };
+        let asked = match kind & (Self::NAMED | Self::NAMELESS) {
+            0 => Asked::NotYet,
+            Self::NAMED => Asked::BySomebody,
+            _ => Asked::ByNobody,
+        };
+        let outcome = Outcome { serial: Serial::new(words[0]), committed, asked };
         (outcome.words() == words).then_some(outcome)
     }
 
@@ -511,8 +530,8 @@ mod tests {
         let (medium, at) = (pool.medium(), pool.medium().len() - LINE_LEN);
         let serial = Serial { number: 9, opening: 77 };
         for committed in [Some(STAMP_MAX), None] {
-            for is_kept in [false, true] {
-                let outcome = Outcome { serial, committed, is_kept };
+            for asked in [Asked::NotYet, Asked::BySomebody, Asked::ByNobody] {
+                let outcome = Outcome { serial, committed, asked };
                 outcome.write(medium, at);
                 assert_eq!(Outcome::read(medium, at), Some(outcome));
             }

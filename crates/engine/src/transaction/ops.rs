@@ -253,12 +253,13 @@ impl<M: Medium> Engine<M> {
             return Ok(Some(Taken::Before));
         }
         let is_getting_it = match pending {
-            _ if unwritten.is_some() => !is_own && unwritten.is_some_and(|(_, may_have)| may_have),
+            _ if !is_own && unwritten.is_some_and(|(_, may_have)| may_have) => true,
             Some(pending) if !is_own && fate == Some(Fate::Open) => {
                 let states = self.pending_states(table, index, place, (row, pending))?;
                 states.iter().any(has_key)
             }
             Some(_) => false,
+            None if unwritten.is_some() => false,
             // An insert on its way has its cells in the tile already.
             None => {
                 is_held

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::deferred::Deferred;
 use super::layout::{
-    Content, Entry, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, SLOTS_LEN, Serial, State,
+    Asked, Content, Entry, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, SLOTS_LEN, Serial, State,
     TransactionId, content_of, list_at, outcome_at, record_at,
 };
 use super::list;
@@ -347,8 +347,16 @@ fn complete_head<M: Medium>(
     statuses: &Statuses,
 ) {
     match (fate_of(found, statuses), found.record.id(found.slot)) {
-        (Fate::Committed(stamp), _) if table.stamp_of(head.committed) <= stamp => {
+        (Fate::Committed(stamp), id) if table.stamp_of(head.committed) <= stamp => {
             head.committed = committed_by(entry.version, stamp);
+            // An open transaction that had inserted the row has taken that back: otherwise no other
+            // one would have got the row.
+            let is_old = |pending: Pending| {
+                pending.version == 0 && id.is_none_or(|id| id.short() != pending.by)
+            };
+            if head.claim.as_pending().is_some_and(is_old) {
+                head.claim = Claim::NONE;
+            }
         }
         (Fate::Open, Some(id)) => {
             let pending = Pending::of(id.short(), entry.version, found.record.statement);
@@ -506,7 +514,7 @@ fn complete_outcomes<M: Medium>(
             State::Open | State::Alone => continue,
         };
         // Somebody may know its name.
-        let outcome = Outcome { serial: record.serial, committed, is_kept: true };
+        let outcome = Outcome { serial: record.serial, committed, asked: Asked::BySomebody };
         let of_it = |of: &Option<Outcome>| of.is_some_and(|of| of.serial == outcome.serial);
         if let Some(index) = kept.iter().position(of_it) {
             // Its name may have become known after the outcome was written.
@@ -530,7 +538,8 @@ fn complete_outcomes<M: Medium>(
         // `engine/transactions-recovery`.
         medium.flush(at(0), 2 * LINE_LEN);
     }
-    let is_spare = |index: &usize| next == first && kept[*index].is_some_and(|of| !of.is_kept);
+    let is_spare =
+        |index: &usize| next == first && kept[*index].is_some_and(|of| of.asked == Asked::ByNobody);
     NextOutcome { at: next, spare: newest.filter(is_spare) }
 }
 

@@ -259,10 +259,14 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// transaction is over, as it is for a second statement.
     pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         self.require_no_batch()?;
+        let token = self.token;
         let result = {
             let last_one = LastOne::of(self);
             last(last_one.0)
         };
+        if self.token != token {
+            return Err(Error::Exchanged { token });
+        }
         if self.slot.as_ref().is_some_and(|slot| slot.open().is_none()) {
             self.slot = None;
             self.engine.collect_if_due();
@@ -279,7 +283,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// changed. If it returns an error, or panics, they are taken back, and the transaction goes
     /// on. A batch in a batch is a part of it, which can be taken back by itself. What `make` is
     /// given has to stay the same transaction: who exchanges it for another one
-    /// ([`std::mem::swap`]) can only give it up.
+    /// ([`std::mem::swap`]) can only give it up, whatever its statements return from then on.
     ///
     /// ```
     /// use remanent_engine::{Database, TableSpec, Type};
@@ -517,7 +521,8 @@ impl<M: Medium> Engine<M> {
                 continue;
             };
             if slot.open().is_some_and(|open| open.serial == serial) {
-                self.finish_taking_back(&mut slot)?;
+                // If it fails, the transaction says so, and can be given up.
+                let _ = self.finish_taking_back(&mut slot);
                 if let Some(open) = slot.open_mut() {
                     open.expires_ms = None;
                 }

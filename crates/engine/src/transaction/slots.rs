@@ -9,7 +9,7 @@ use remanent_structures::RowId;
 
 use super::deferred::Deferred;
 use super::layout::{
-    Content, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, STATEMENTS_MAX, Serial, State,
+    Asked, Content, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, STATEMENTS_MAX, Serial, State,
     TransactionId, list_at, outcome_at, record_at,
 };
 use super::snapshots::Held;
@@ -176,7 +176,7 @@ impl<M: Medium> Slots<M> {
         let all = || (0..SLOT_COUNT).filter_map(|index| self.try_hold_one(index));
         for mut slot in all() {
             // Nobody learns the name of the last transaction any more.
-            slot.keep_outcome_if_named(medium);
+            slot.settle_outcome(medium, true);
             slot.flush_published(medium);
         }
         // Fence: before records take the place of those that say the same.
@@ -252,25 +252,26 @@ impl<M: Medium> HeldSlot<'_, M> {
             self.slot.outcome.at = spare;
         }
         // Of the one before, nobody learns the name any more.
-        self.keep_outcome_if_named(medium);
+        self.settle_outcome(medium, false);
         Ok(())
     }
 
-    fn keep_outcome_if_named(&mut self, medium: &M) {
-        let ended = self.slot.ended.take();
-        if ended.is_some_and(|ended| self.statuses.is_named(self.index, ended)) {
-            self.keep_outcome(medium);
-        }
-    }
-
-    /// Has the next outcome not take the place of the last one.
-    fn keep_outcome(&mut self, medium: &M) {
+    /// Has the next outcome not take the place of the last one, if somebody may ask for that: but
+    /// for this transaction, nobody learns its name any more. If the slot is being closed, says so
+    /// otherwise, too.
+    fn settle_outcome(&mut self, medium: &M, is_closing: bool) {
+        let Some(ended) = self.slot.ended.take() else { return };
+        let is_named = self.statuses.is_named(self.index, ended);
         let at = outcome_at(self.offset, self.index, self.slot.outcome.at);
-        if let Some(outcome) = Outcome::read(medium, at).filter(|outcome| !outcome.is_kept) {
-            Outcome { is_kept: true, ..outcome }.write(medium, at);
+        let asked = if is_named { Asked::BySomebody } else { Asked::ByNobody };
+        let outcome = Outcome::read(medium, at).filter(|outcome| outcome.asked != asked);
+        if let Some(outcome) = outcome.filter(|_| is_named || is_closing) {
+            Outcome { asked, ..outcome }.write(medium, at);
             self.has_published(at & !(LINE_LEN - 1));
         }
-        self.slot.outcome.at = (self.slot.outcome.at + 1) % OUTCOME_COUNT;
+        if is_named {
+            self.slot.outcome.at = (self.slot.outcome.at + 1) % OUTCOME_COUNT;
+        }
     }
 
     /// Makes room for one statement more.
@@ -342,8 +343,9 @@ impl<M: Medium> HeldSlot<'_, M> {
             if let Some(before) = before.filter(|before| before.serial.opening == self.opening) {
                 self.statuses.forget(self.index, before.serial.number);
             }
-            let is_kept = self.statuses.is_named(self.index, open.serial);
-            Outcome { serial: open.serial, committed, is_kept }.write(medium, at);
+            let is_named = self.statuses.is_named(self.index, open.serial);
+            let asked = if is_named { Asked::BySomebody } else { Asked::NotYet };
+            Outcome { serial: open.serial, committed, asked }.write(medium, at);
             self.has_published(at & !(LINE_LEN - 1));
             // Opening may need the last one. Of those before, some are kept, for who asks.
             self.slot.ended = Some(open.serial);

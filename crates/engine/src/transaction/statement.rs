@@ -91,16 +91,16 @@ impl<M: Medium> Claimed<'_, M> {
         self.is_kept = true;
     }
 
-    /// Has the transaction keep the row by this lock. False if it has the row until it ends
-    /// already: it has locked it before, or written a change of it.
+    /// Has the transaction keep the row by this lock. False if it has locked it already, or inserted
+    /// it. A change of it that is written keeps the row, too, until it is taken back.
     pub(super) fn lock(&mut self, lock: Claim) -> bool {
         let head = self.table.head(self.place);
         let is_new_row = matches!(head.committed.state(), State::Free(_));
         let lock = match self.is_kept {
-            _ if self.own.is_some() || head.claim.locked_by().is_some() => return false,
-            false => lock,
             // It is gone if its insertion is taken back.
-            true if is_new_row => return false,
+            _ if is_new_row || head.claim.locked_by().is_some() => return false,
+            _ if self.own.is_some() => return true,
+            false => lock,
             // A change that is not written may be taken back. Nobody could fold the row meanwhile.
             true => lock.to_fold(),
         };

@@ -125,11 +125,22 @@ impl Statuses {
     /// Says that somebody knows the name of a transaction, and may ask how it has ended. False if
     /// another one has begun in its slot: then its outcome is kept no longer than if nobody did.
     pub(crate) fn name(&self, slot: u32, serial: Serial) -> bool {
-        let status = &self.slots[slot as usize];
+        let named = &self.slots[slot as usize].named;
+        let mut before = named.load(Ordering::Relaxed);
+        // The owner after the name: the name of a later one is not overwritten.
+        fence(Ordering::SeqCst);
         if self.owner(slot).0 != serial {
             return false;
         }
-        status.named.store(serial.get(), Ordering::Relaxed);
+        while before != serial.get()
+            && let Err(other) =
+                named.compare_exchange(before, serial.get(), Ordering::Relaxed, Ordering::Relaxed)
+        {
+            if self.owner(slot).0 != serial {
+                return false;
+            }
+            before = other;
+        }
         // SeqCst: the name before the owner is seen again; partner of the fence in `is_named`.
         fence(Ordering::SeqCst);
         self.owner(slot).0 == serial

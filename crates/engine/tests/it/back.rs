@@ -159,6 +159,53 @@ fn rows_that_were_locked_stay_so() {
 }
 
 #[test]
+fn rows_that_were_locked_after_they_were_changed_stay_so() {
+    for how in BOTH {
+        let shop = shop();
+        let get = shop.items.prepare_get("primary").unwrap();
+        let mut order = shop.begin(how);
+        assert!(shop.update(&mut order, 1, 10, 0).unwrap());
+        shop.insert(&mut order, 4, 4).unwrap();
+        for number in [1u32, 4, 1] {
+            let locked = get.lock_in(&mut order, &[number.into()], LockMode::NoWait, |_| Ok(()));
+            assert!(locked.unwrap().is_some());
+        }
+        order.take_back_to(0).unwrap();
+        assert!(is_lock_refused(&shop, 1));
+        shop.insert(&mut shop.database.begin().unwrap(), 4, 4).unwrap();
+        order.commit().unwrap();
+        assert!(!is_lock_refused(&shop, 1));
+        assert_eq!(shop.now(), three());
+        shop.check();
+    }
+}
+
+#[test]
+fn keys_of_statements_before_a_batch_are_taken_in_it() {
+    for how in BOTH {
+        let shop = shop();
+        let mut order = shop.begin(how);
+        assert!(shop.update(&mut order, 1, 41, 0).unwrap());
+        assert!(shop.update(&mut order, 1, 42, 0).unwrap());
+        order
+            .batch(|batch| {
+                assert!(shop.update(batch, 1, 43, 0)?);
+                let mut other = shop.database.begin()?;
+                for name in [1, 41, 42, 43] {
+                    let refused = shop.insert(&mut other, 5, name);
+                    assert!(matches!(refused, Err(Error::Conflict { .. })), "{name}: {refused:?}");
+                }
+                shop.insert(&mut other, 5, 44)
+            })
+            .unwrap();
+        order.take_back_to(1).unwrap();
+        order.commit().unwrap();
+        assert_eq!(shop.now()[&1], (41, 0));
+        shop.check();
+    }
+}
+
+#[test]
 fn a_transaction_goes_on_behind_what_was_taken_back() {
     for placement in [Placement::Pmem, Placement::Dram] {
         let shop = shop_in(placement);

@@ -268,6 +268,62 @@ fn a_transaction_that_was_exchanged_in_a_batch_can_only_be_given_up() {
 }
 
 #[test]
+fn a_transaction_that_comes_back_into_its_batch_has_nothing_of_it() {
+    for how in [Durability::EachStatement, Durability::AtCommit] {
+        // It was exchanged in a batch that is a part of this one.
+        let shop = shop();
+        let (mut order, mut other) = (shop.begin(how), shop.begin(how));
+        let exchanged = order.batch(|outer| {
+            let exchanged = outer.batch(|inner| {
+                shop.insert(inner, 4, 4)?;
+                std::mem::swap(inner, &mut other);
+                Ok(())
+            });
+            assert!(matches!(exchanged, Err(Error::Exchanged { .. })));
+            std::mem::swap(outer, &mut other);
+            Ok(())
+        });
+        assert!(matches!(exchanged, Err(Error::Exchanged { .. })));
+        assert_eq!(order.statement(), 0);
+        shop.insert(&mut order, 5, 5).unwrap();
+        // It was suspended, and resumed.
+        let exchanged: Result<(), Error> = order.batch(|batch| {
+            shop.insert(batch, 6, 6)?;
+            let order = std::mem::replace(batch, shop.begin(how));
+            let resumed = shop.database.resume(order.suspend())?;
+            let Resumed::Open(order) = resumed else { panic!("it is open") };
+            *batch = order;
+            Ok(())
+        });
+        assert!(matches!(exchanged, Err(Error::Exchanged { .. })));
+        assert_eq!(order.statement(), 1);
+        order.commit().unwrap();
+        drop(other);
+        let mut items = three();
+        items.insert(5, (5, 0));
+        assert_eq!(shop.now(), items);
+        shop.check();
+    }
+}
+
+#[test]
+fn the_last_statement_of_one_transaction_commits_no_other() {
+    let shop = shop();
+    let (mut order, mut other) = (shop.database.begin().unwrap(), shop.database.begin().unwrap());
+    shop.insert(&mut order, 4, 4).unwrap();
+    shop.insert(&mut other, 5, 5).unwrap();
+    let exchanged = order.commit_with(|last| {
+        std::mem::swap(last, &mut other);
+        Ok(())
+    });
+    assert!(matches!(exchanged, Err(Error::Exchanged { .. })));
+    assert_eq!(shop.now(), three());
+    drop((order, other));
+    assert_eq!(shop.now(), three());
+    shop.check();
+}
+
+#[test]
 fn a_transaction_that_is_suspended_in_its_batch_goes_on_before_it() {
     for how in [Durability::EachStatement, Durability::AtCommit] {
         let shop = shop();

@@ -325,6 +325,10 @@ fn who_asks_for_the_name_after_the_commit_is_answered_by_the_next_opening() {
         change.commit_with(|last| bank.set_in(last, 1, 1)).unwrap();
         let token = change.token();
         drop(change);
+        // They take the place of its records.
+        for balance in [2, 3] {
+            assert!(bank.set(1, balance).unwrap());
+        }
         for opening in 0..3 {
             bank = match is_killed {
                 true => bank.killed(|_| {}),

@@ -184,6 +184,19 @@ fn going_back() -> Vec<Scenario> {
             in_recovery(alone(6, 6)),
         )
         .with_weight(2),
+        Scenario::new(
+            "engine/back-killed",
+            "the same; killed, then power lost",
+            Tables { mix: Mix::Back, ..transactions() },
+            few_images(killed(alone(6, 5))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/back-killed-twice",
+            "the same; killed twice, then power lost",
+            Tables { mix: Mix::Back, ..transactions() },
+            few_images(killed_twice(alone(6, 4))),
+        ),
     ]
 }
 
