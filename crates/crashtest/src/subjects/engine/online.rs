@@ -141,8 +141,8 @@ impl Indexes {
     }
 }
 
-/// Passes all rows that an index leads to by its keys, as of one moment. `rows` are those that it is
-/// to lead to: first keys, and texts of second ones. Values are less than `values`.
+/// Passes all rows that an index leads to by its keys, as of one moment. `rows` are those that it
+/// is to lead to: first keys, and texts of second ones. Values are less than `values`.
 pub(super) fn visit_all<M: Medium>(
     table: &Table<M>,
     moment: &impl Moment<M>,
