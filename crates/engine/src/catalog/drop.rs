@@ -3,8 +3,8 @@
 //! The catalog says which were dropped until all of their blocks are free. Blocks say to
 //! which table or index they belong, so that nothing has to be unlinked one by one, and a crash
 //! meanwhile leaves nothing that the next sweep does not find. They are freed when nobody has the
-//! table any more: a handle, a transaction that has changed it, or a row that waits to be folded; of
-//! an index, when no handle was prepared for it.
+//! table any more: a handle, a transaction that has changed it, or a row that waits to be folded.
+//! Those of an index are freed when no handle is left that was prepared for it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ impl<M: Medium> Engine<M> {
         self.free_dropped()
     }
 
-    /// Frees the blocks of dropped tables and indexes that nobody has any more. The last of them are
-    /// kept while a full pool has no room for a catalog without them.
+    /// Frees the blocks of dropped tables and indexes that nobody has any more. The last of them
+    /// are kept while a full pool has no room for a catalog without them.
     pub(crate) fn free_dropped(&self) -> Result<()> {
         let Some(_freeing) = self.freeing.try_lock() else { return Ok(()) };
         let dead = self.take_dead()?;

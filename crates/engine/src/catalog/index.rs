@@ -7,8 +7,8 @@
 //! 2. Statements keep it ([`Role::Kept`]): they add their words to it, and remove them. Nobody
 //!    reads it. Once no statement runs that does not, all rows are put into it
 //!    ([`Table::build`](crate::table::Table::build)).
-//! 3. If it is unique, statements refuse keys that are there ([`Role::Enforced`]). Once no statement
-//!    runs that does not, the rows that are there are compared with each other.
+//! 3. If it is unique, statements refuse keys that are there ([`Role::Enforced`]). Once no
+//!    statement runs that does not, the rows that are there are compared with each other.
 //! 4. One catalog has it among the indexes of the table, and then it has its name
 //!    ([`Role::Live`]).
 //!
@@ -120,8 +120,8 @@ impl<M: Medium> Engine<M> {
         self.free_dropped()
     }
 
-    /// An empty index that nobody knows, of which a crash leaves nothing. Two fences if it is in the
-    /// pool.
+    /// An empty index that nobody knows, of which a crash leaves nothing. Two fences if it is in
+    /// the pool.
     fn begin_index(
         &self,
         table: &Table<M>,

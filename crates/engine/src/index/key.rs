@@ -6,8 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::order::{self, OrderedBytes};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};
-use crate::table::layout::Format;
-use crate::table::ops::KeyCells;
+use crate::table::layout::{Format, KeyCells};
 
 /// The key of a row in an index: its cells one after the other. In an ordered index, the bytes that
 /// have the order of the cells.

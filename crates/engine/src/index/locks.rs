@@ -18,7 +18,7 @@ impl KeyLocks {
         KeyLocks((0..Self::COUNT).map(|_| PauseMutex::default()).collect())
     }
 
-    /// Locks the keys with these hashes, each in the index with this number.
+    /// Locks the keys with these hashes, each in the index with this id.
     #[inline]
     pub(crate) fn lock<M: Medium>(
         &self,

@@ -24,8 +24,7 @@ pub(crate) use self::structure::{Tree, Words};
 
 use crate::Result;
 use crate::schema::IndexSpec;
-use crate::table::layout::Format;
-use crate::table::ops::KeyCells;
+use crate::table::layout::{Format, KeyCells};
 
 /// An index of a table.
 pub(crate) struct Index<M: Medium> {

@@ -20,8 +20,7 @@ use remanent_structures::RowId;
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::table::layout::Format;
-use crate::table::ops::KeyCells;
+use crate::table::layout::{Format, KeyCells};
 use crate::value::Type;
 
 /// Bytes of a key, or of an entry.

@@ -13,8 +13,7 @@ use super::structure::{Tree, Words};
 use super::{Candidates, Key};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};
-use crate::table::layout::Format;
-use crate::table::ops::KeyCells;
+use crate::table::layout::{Format, KeyCells};
 
 /// The words of an index.
 pub(crate) enum Rows<M: Medium> {

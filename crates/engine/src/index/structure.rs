@@ -11,8 +11,7 @@ use super::order::{Order, Span, entry, key_and_row};
 use super::{Candidates, Key};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};
-use crate::table::layout::Format;
-use crate::table::ops::KeyCells;
+use crate::table::layout::{Format, KeyCells};
 
 /// The entries of an ordered index: keys with the number of their row behind them.
 pub(crate) type Tree<M> = BlinkTree<[u8], (), M>;

@@ -12,7 +12,7 @@ use crate::index::Index;
 use crate::index::order::{self, Order, Span};
 use crate::root::Root;
 use crate::table::Table;
-use crate::table::ops::KeyCells;
+use crate::table::layout::KeyCells;
 use crate::transaction::Moment;
 use crate::transaction::view::View;
 use crate::value::Value;

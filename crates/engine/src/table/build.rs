@@ -8,8 +8,8 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 
 use super::Table;
-use super::layout::{Claim, State};
-use super::ops::{KeyCells, RowPlace, key_cells};
+use super::layout::{Claim, KeyCells, State};
+use super::ops::{RowPlace, key_cells};
 use super::rebuild::Copied;
 use crate::Result;
 use crate::index::Index;

@@ -6,8 +6,10 @@ use remanent_structures::RowId;
 use remanent_structures::shared::Inspection;
 
 use super::Table;
-use super::layout::{Committed, Kind, NUMBER, Pending, RUN_COUNT, State, TilePlace, run_at};
-use super::ops::{KeyCells, RowPlace, key_cells};
+use super::layout::{
+    Committed, KeyCells, Kind, NUMBER, Pending, RUN_COUNT, State, TilePlace, run_at,
+};
+use super::ops::{RowPlace, key_cells};
 use super::version::{NEWEST, Seen};
 use crate::index::{Index, Key};
 use crate::transaction::statuses::Fate;

@@ -161,6 +161,10 @@ impl Cell {
     }
 }
 
+/// The cells from which keys are read: both groups of a row. The second one may be empty if no
+/// index that is asked for has columns there ([`Index::needs_others`](crate::index::Index)).
+pub(crate) type KeyCells<'c> = [&'c [u8]; 2];
+
 /// How the rows of a table lie in its tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct Format {

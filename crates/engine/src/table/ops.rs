@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 use super::Table;
 use super::layout::{
-    CLAIM, Claim, Committed, HEAD_LEN, Kind, NUMBER, State, TILES_MAX, TilePlace, run_at, run_len,
+    CLAIM, Claim, Committed, HEAD_LEN, KeyCells, Kind, NUMBER, State, TILES_MAX, TilePlace, run_at,
+    run_len,
 };
 use crate::{Error, Result};
 
@@ -19,10 +20,6 @@ pub(crate) const HEAD_DAMAGED: &str = "the head of a row says what it cannot say
 
 /// The cells of one group of a row.
 pub(crate) type Group = SmallVec<[u8; 64]>;
-
-/// The cells from which keys are read: both groups of a row. The second one may be empty if no
-/// index that is asked for has columns there ([`Index::needs_others`](crate::index::Index)).
-pub(crate) type KeyCells<'c> = [&'c [u8]; 2];
 
 /// Both groups as [`KeyCells`].
 pub(crate) fn key_cells(groups: &[Group; 2]) -> KeyCells<'_> {

@@ -11,8 +11,8 @@ use remanent_structures::RowId;
 use smallvec::SmallVec;
 
 use super::Table;
-use super::layout::{Claim, Committed, State};
-use super::ops::{Group, Head, KeyCells, RowPlace, key_cells};
+use super::layout::{Claim, Committed, KeyCells, State};
+use super::ops::{Group, Head, RowPlace, key_cells};
 use super::version::NEWEST;
 use crate::index::{Candidates, Index, Key, Member};
 use crate::{Error, Result};
@@ -426,8 +426,8 @@ impl<M: Medium> Table<M> {
         damage.map_or(Ok(()), Err)
     }
 
-    /// Puts a row into indexes under the keys of all its states, as far as damage lets them be read,
-    /// and says that there was damage.
+    /// Puts a row into indexes under the keys of all its states, as far as damage lets them be
+    /// read, and says that there was damage.
     fn ensure_all_keys<'i>(
         &self,
         indexes: impl Iterator<Item = &'i Member<M>>,

@@ -279,8 +279,8 @@ impl<M: Medium> Engine<M> {
         let mut added: SmallVec<[&Word<'t, M>; 2]> = SmallVec::new();
         for word in changed {
             let (index, key) = word;
-            // Before the index is read. Who builds or rebuilds it may rely on the word that is added
-            // here.
+            // Before the index is read. Who builds or rebuilds it may rely on the word that is
+            // added here.
             let is_whole = index.role != Role::Kept && table.has_all_rows(index);
             let was_there = !is_whole || index.has(key, row)?;
             if let Err(error) = index.rows.ensure(key, row) {

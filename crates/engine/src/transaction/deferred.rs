@@ -42,7 +42,7 @@ pub(super) struct Step {
     pub(super) statement: u32,
     /// The row's place among the rows.
     pub(super) at: usize,
-    /// Words that were added to indexes: the [`id`](crate::index::Index) of each index, and the key.
+    /// Words that were added to indexes: each index's [`id`](crate::index::Index), and the key.
     pub(super) words: SmallVec<[(u32, Key); 2]>,
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-use super::online::{self, Indexes};
+use super::online::Indexes;
 use super::subject::{Op, Statement, VALUES};
 use crate::answer::Answer;
 
@@ -44,14 +44,15 @@ impl State {
         if let Op::Collect = op {
             return Answer::None;
         }
-        if let Some(done) = online::apply(&mut self.indexes, self.open.is_some(), op) {
+        if let Op::OnIndex(op) = *op {
+            let done = self.indexes.apply(self.open.is_some(), op);
             return done.map_or(Answer::None, Answer::Bool);
         }
         if let Some(answer) = self.apply_to_transaction(op) {
             return answer;
         }
         if let Op::FindOnline(value) = *op {
-            return match online::has_values(&self.indexes) {
+            return match self.indexes.has_values() {
                 true => alone(self, 0, &Op::FindByValue(0, value)),
                 false => Answer::None,
             };

@@ -12,6 +12,7 @@ use remanent_engine::{
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::model::{Open as OpenModel, Rows, State};
+use super::online::{Indexes, OnIndex};
 use super::{online, ordered, sums, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
@@ -74,10 +75,8 @@ pub(super) enum Mix {
 pub(super) enum Op {
     Create(u64),
     Drop(u64),
-    /// Number of an index of the first table, and whether it is to lie in DRAM.
-    CreateIndex(u64, bool),
-    PlaceIndex(u64, bool),
-    DropIndex(u64),
+    /// On an index of the first table.
+    OnIndex(OnIndex),
     /// Table, primary key, second key, value.
     Insert(u64, u64, Option<u64>, u64),
     /// Table, primary key, second key, value.
@@ -177,7 +176,7 @@ fn bool_or_none(found: Option<()>) -> Answer<Rows> {
 impl Tables {
     fn create(&self, database: &Database<M>, table: u64) -> Result<(), Error> {
         if self.is_online() {
-            return database.create_table(&online::spec(self.tile_rows)).map(drop);
+            return database.create_table(&online::spec(name(table), self.tile_rows)).map(drop);
         }
         let spec = TableSpec::new(name(table))
             .column("id", Type::U32)
@@ -201,13 +200,36 @@ impl Tables {
 }
 
 impl Tables {
+    /// An operation on the first table, or on one of its indexes.
+    fn online_op(&self, rng: &mut Rng) -> Op {
+        let (id, number) = (rng.below(self.keys), rng.below(self.keys));
+        let code = (rng.below(4) != 0).then_some(number);
+        let value = rng.below(VALUES);
+        let is_alone = self.mix == Mix::Online;
+        match rng.below(20) {
+            0..=7 => Op::OnIndex(OnIndex::draw(rng)),
+            8 | 9 if is_alone => Op::Within(Statement::Update(id, code, value)),
+            10 if is_alone && rng.below(3) != 0 => Op::Within(Statement::Insert(id, code, value)),
+            10 if is_alone => Op::Within(Statement::Delete(id)),
+            11 if is_alone => Op::Batch(self.statements(rng)),
+            12 if is_alone => Op::AtCommit(self.statements(rng), rng.below(4) != 0),
+            13 if is_alone && rng.below(2) == 0 => Op::Commit,
+            13 if is_alone => Op::Abort,
+            8 | 9 | 15 => Op::Delete(0, id),
+            10..=13 | 17 => Op::Update(0, id, code, value),
+            14 => Op::Collect,
+            16 => Op::FindOnline(value),
+            _ => Op::Insert(0, id, code, value),
+        }
+    }
+
     /// Whether indexes are made and moved.
     fn is_online(&self) -> bool {
         matches!(self.mix, Mix::Online | Mix::OnlineTogether)
     }
 
     /// Statements of a batch, or of a transaction that is durable at its commit.
-    pub(super) fn statements(&self, rng: &mut Rng) -> Vec<Statement> {
+    fn statements(&self, rng: &mut Rng) -> Vec<Statement> {
         let statement = |_| {
             let (id, value) = (rng.below(self.keys), rng.below(VALUES));
             let code = Some(rng.below(self.keys));
@@ -405,7 +427,20 @@ fn require_ordered(
 
 /// Reads all rows by each index: they have to be the same.
 fn require_online(table: &Table<M>, moment: &impl Moment<M>, expected: &Rows) -> Result<(), Error> {
-    online::require_exact(table, moment, expected, row_of)
+    let keys = expected.iter().map(|(id, (number, _))| (*id, number.map(code)));
+    let keys: Vec<(u64, Option<String>)> = keys.collect();
+    for index in table.indexes() {
+        let mut found = Rows::new();
+        let visit = |row: &Row<'_, M>| collect(&mut found, row);
+        online::visit_all(table, moment, &index.name, (&keys, VALUES), visit)?;
+        let is_in = |(_, row): &(&u64, &(Option<u64>, u64))| {
+            row.0.is_some() || !online::needs_code(&index.name)
+        };
+        if !found.iter().eq(expected.iter().filter(is_in)) {
+            return Err(ordered::wrong(&index.name, found));
+        }
+    }
+    Ok(())
 }
 
 fn range_of_values(
@@ -538,14 +573,10 @@ impl Subject for Tables {
                 Err(Error::NoSuchTable { .. }) => Answer::Bool(false),
                 dropped => answer(dropped, |()| Answer::Bool(true)),
             },
-            Op::CreateIndex(number, is_dram) => {
-                let made = self.patiently(open, || online::create(database, number, is_dram));
-                answer(made, |made| made.map_or(Answer::None, Answer::Bool))
+            Op::OnIndex(of_index) => {
+                let change = || of_index.apply(database, &database.table(&name(0))?);
+                answer(self.patiently(open, change), |done| done.map_or(Answer::None, Answer::Bool))
             }
-            Op::PlaceIndex(number, is_dram) => {
-                answer(online::place(database, number, is_dram), Answer::Bool)
-            }
-            Op::DropIndex(number) => answer(online::drop_index(database, number), Answer::Bool),
             Op::Insert(table, id, code, value) => {
                 let inserted = self.patiently(open, || insert(database, table, id, code, value));
                 answer(inserted, |()| Answer::Bool(true))
@@ -628,7 +659,7 @@ impl Subject for Tables {
             }
             if self.is_online() {
                 require_online(&found, &open.object.snapshot(), &rows)?;
-                state.indexes = online::observed(&found)?;
+                state.indexes = Indexes::observe(&found)?;
             }
             for value in (0..VALUES).filter(|_| !self.is_online()) {
                 let of_value = find_by_value(&open.object, table, value)?;
@@ -659,7 +690,7 @@ impl Subject for Tables {
 
     fn op(&self, rng: &mut Rng) -> Op {
         if self.is_online() {
-            return online::op(self, rng);
+            return self.online_op(rng);
         }
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
         let table = match self.mix {
