@@ -1,126 +1,35 @@
 //! Whether what threads see together is snapshot isolation.
 //!
 //! Transactions append numbers to lists, and read lists, as in Elle (Kingsbury and Alvaro, VLDB
-//! 2020): a list tells which transactions came before the one that has read it, and in which order.
-//! With the order of each thread, that gives three relations: *before* in a list or in a thread,
-//! *read from*, and *overwritten by others after it was read*. A history is one of snapshot
-//! isolation if steps of the first two, each perhaps followed by one of the third, make no cycle
-//! (Cerone and Gotsman, PODC 2016). So lost updates and every cycle with a single anti-dependency
-//! are found, and write skew is none.
+//! 2020): durable by statements and at their commits, in batches, some of which are taken back,
+//! waiting and not, and some with a later snapshot. [`anomaly::check`] looks for what snapshot
+//! isolation forbids.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod anomaly;
+mod cases;
+mod history;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
-use remanent_engine::{Database, Error, Table, TableSpec, Transaction, Type};
+use remanent_engine::{
+    Database, Durability, Error, LockMode, Resumed, Table, TableSpec, Transaction,
+    TransactionOptions, Type,
+};
 use remanent_pmem::{Emulation, Pool};
 
+use self::history::{List, Step};
+
 /// Transactions of each thread.
-const ROUNDS: u32 = 3_000;
+const ROUNDS: u32 = 10_000;
 /// After so many, threads wait for each other, and go on with other lists.
-const TOGETHER: u32 = 25;
-const LISTS: u32 = ROUNDS / TOGETHER * 2 + 4;
+const TOGETHER: u32 = 20;
+/// Lists that a round's transactions choose from, half of which are the next ones', too.
+const LISTS: u32 = 4;
+const LISTS_IN_ALL: u32 = ROUNDS / TOGETHER * 2 + LISTS;
 const THREADS: usize = 4;
-
-/// Numbers in a list.
-type List = Vec<u16>;
-
-/// What a transaction did.
-#[derive(Clone, Debug, Default)]
-struct Done {
-    thread: usize,
-    /// Lists as they were before it appended to them.
-    reads: BTreeMap<u32, List>,
-    appends: BTreeMap<u32, List>,
-    is_committed: bool,
-}
-
-/// What is wrong with a history; `None` if it is one of snapshot isolation.
-fn anomaly(history: &[Done]) -> Option<String> {
-    let mut writers: BTreeMap<(u32, u16), usize> = BTreeMap::new();
-    for (number, done) in history.iter().enumerate() {
-        for (key, list) in &done.appends {
-            writers.extend(list.iter().map(|value| ((*key, *value), number)));
-        }
-    }
-    // The longest list of each key; all others are beginnings of it.
-    let mut lists: BTreeMap<u32, List> = BTreeMap::new();
-    for done in history.iter().filter(|done| done.is_committed) {
-        for (key, list) in &done.reads {
-            let longest = lists.entry(*key).or_default();
-            let shorter = longest.len().min(list.len());
-            if longest[..shorter] != list[..shorter] {
-                return Some(format!("{key} was read as {longest:?} and as {list:?}"));
-            }
-            if list.len() > shorter {
-                longest.clone_from(list);
-            }
-        }
-    }
-    for (key, list) in &lists {
-        let by: Vec<usize> = list.iter().map(|value| writers[&(*key, *value)]).collect();
-        for (place, writer) in by.iter().enumerate() {
-            if !history[*writer].is_committed {
-                return Some(format!("aborted read of {} in {key}", list[place]));
-            }
-            let own = &history[*writer].appends[key];
-            if !list.windows(own.len()).any(|part| part == own) {
-                return Some(format!("intermediate read of {key}: {list:?}, {own:?}"));
-            }
-        }
-    }
-    let mut steps: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); history.len()];
-    let mut overwritten: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); history.len()];
-    let mut last_of_thread: BTreeMap<usize, usize> = BTreeMap::new();
-    for (number, done) in history.iter().enumerate().filter(|(_, done)| done.is_committed) {
-        if let Some(before) = last_of_thread.insert(done.thread, number) {
-            steps[before].insert(number);
-        }
-        for (key, list) in &done.reads {
-            if let Some(value) = list.last() {
-                steps[writers[&(*key, *value)]].insert(number);
-            }
-            if let Some(value) = lists[key].get(list.len()) {
-                overwritten[number].insert(writers[&(*key, *value)]);
-            }
-        }
-    }
-    for (key, list) in &lists {
-        for two in list.windows(2) {
-            steps[writers[&(*key, two[0])]].insert(writers[&(*key, two[1])]);
-        }
-    }
-    for number in 0..history.len() {
-        steps[number].remove(&number);
-        overwritten[number].remove(&number);
-    }
-    cycle(&steps, &overwritten)
-}
-
-/// A transaction that cannot be put in order.
-fn cycle(steps: &[BTreeSet<usize>], overwritten: &[BTreeSet<usize>]) -> Option<String> {
-    let next = |number: usize| -> BTreeSet<usize> {
-        let of_step = |step: &usize| overwritten[*step].iter().copied().chain([*step]);
-        steps[number].iter().flat_map(of_step).collect()
-    };
-    let next: Vec<BTreeSet<usize>> = (0..steps.len()).map(next).collect();
-    let mut waits = vec![0; steps.len()];
-    next.iter().flatten().for_each(|number| waits[*number] += 1);
-    let mut ready: Vec<usize> = (0..steps.len()).filter(|number| waits[*number] == 0).collect();
-    let mut ordered = 0;
-    while let Some(number) = ready.pop() {
-        ordered += 1;
-        for after in &next[number] {
-            waits[*after] -= 1;
-            if waits[*after] == 0 {
-                ready.push(*after);
-            }
-        }
-    }
-    let stuck = waits.iter().position(|waits| *waits > 0);
-    (ordered < steps.len()).then(|| format!("transaction {stuck:?} is in a cycle"))
-}
 
 /// Numbers without a pattern.
 struct Random(u64);
@@ -137,87 +46,190 @@ fn list_of(bytes: &[u8]) -> List {
     bytes.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]])).collect()
 }
 
-/// Reads a list, or appends a number to it; false if somebody was in the way.
-fn step(
-    table: &Table,
-    transaction: &mut Transaction<'_>,
-    key: u32,
-    append: Option<u16>,
-    done: &mut Done,
-) -> Result<bool, Error> {
-    let before = match append {
-        None => {
-            let get = table.prepare_get("primary")?;
-            get.run(transaction, &[key.into()], |row| Ok(list_of(row.get::<&[u8]>(1)?)))?
-        }
-        Some(value) => {
-            let update = table.prepare_update("primary")?;
-            let appended = update.run_in(transaction, &[key.into()], |row, changes| {
-                let mut bytes = row.get::<&[u8]>(1)?.to_vec();
-                bytes.extend(value.to_le_bytes());
-                changes.set(1, bytes.as_slice())?;
-                Ok(list_of(row.get::<&[u8]>(1)?))
-            });
-            match appended {
-                Err(Error::Conflict { .. } | Error::Overtaken { .. }) => return Ok(false),
-                appended => appended?,
-            }
-        }
-    };
-    let mut seen = before.expect("every list is there");
-    let own = done.appends.entry(key).or_default();
-    // What it has appended itself comes last.
-    assert!(seen.ends_with(own), "{seen:?} {own:?}");
-    seen.truncate(seen.len() - own.len());
-    own.extend(append);
-    assert_eq!(done.reads.entry(key).or_insert_with(|| seen.clone()), &seen, "it sees one moment");
-    Ok(true)
+/// What the threads share.
+struct Shared<'d> {
+    database: &'d Database,
+    table: &'d Table,
+    /// The next number of each list.
+    next: Vec<AtomicU32>,
+    together: Barrier,
 }
 
-/// Transactions of a thread.
-fn run_thread(
-    database: &Database,
-    table: &Table,
-    thread: usize,
-    next: &[AtomicU32],
-    together: &Barrier,
-) -> Vec<Done> {
+/// A transaction in progress, and what it has done.
+struct Run<'s, 'd> {
+    shared: &'s Shared<'d>,
+    random: &'s mut Random,
+    round: u32,
+    steps: Vec<Step>,
+    /// Somebody was in the way of one of its statements.
+    is_refused: bool,
+}
+
+impl Run<'_, '_> {
+    fn key(&mut self) -> u32 {
+        self.round / TOGETHER * 2 + self.random.below(LISTS.into()) as u32
+    }
+
+    /// Makes a statement: reads a list, or appends a number to one.
+    fn statement(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Error> {
+        let key = self.key();
+        match self.random.below(8) {
+            0..=2 => self.read(transaction, key),
+            3 => self.lock(transaction, key),
+            _ => self.append(transaction, key),
+        }
+    }
+
+    fn read(&mut self, transaction: &Transaction<'_>, key: u32) -> Result<(), Error> {
+        let get = self.shared.table.prepare_get("primary")?;
+        let list = get.run(transaction, &[key.into()], |row| Ok(list_of(row.get(1)?)))?;
+        self.steps.push(Step::Read(key, list.expect("every list is there")));
+        Ok(())
+    }
+
+    fn lock(&mut self, transaction: &mut Transaction<'_>, key: u32) -> Result<(), Error> {
+        let get = self.shared.table.prepare_get("primary")?;
+        let mode = if self.random.below(2) == 0 { LockMode::Wait } else { LockMode::Skip };
+        let read = |row: &remanent_engine::Row<'_>| Ok(list_of(row.get(1)?));
+        let locked = get.lock_in(transaction, &[key.into()], mode, read);
+        // Nothing if others have it.
+        if let Some(list) = self.unless_refused(locked)?.flatten() {
+            self.steps.push(Step::Read(key, list));
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, transaction: &mut Transaction<'_>, key: u32) -> Result<(), Error> {
+        let number = self.shared.next[key as usize].fetch_add(1, Ordering::Relaxed) as u16;
+        let update = self.shared.table.prepare_update("primary")?;
+        let appended = update.run_in(transaction, &[key.into()], |row, changes| {
+            let mut bytes = row.get::<&[u8]>(1)?.to_vec();
+            let before = list_of(&bytes);
+            bytes.extend(number.to_le_bytes());
+            changes.set(1, bytes.as_slice())?;
+            Ok(before)
+        });
+        if let Some(before) = self.unless_refused(appended)? {
+            let before = before.expect("every list is there");
+            self.steps.extend([Step::Read(key, before), Step::Append(key, number)]);
+        }
+        Ok(())
+    }
+
+    fn unless_refused<R>(&mut self, result: Result<R, Error>) -> Result<Option<R>, Error> {
+        match result {
+            Err(Error::Conflict { .. } | Error::Overtaken { .. } | Error::Deadlock { .. }) => {
+                self.is_refused = true;
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    /// Makes statements as a batch, and perhaps a batch in it. One in three is taken back.
+    fn batch(&mut self, transaction: &mut Transaction<'_>, depth: u32) -> Result<(), Error> {
+        self.steps.push(Step::Begin);
+        let is_left = self.random.below(3) == 0;
+        let done = transaction.batch(|batch| {
+            for _ in 0..=self.random.below(3) {
+                match self.random.below(4) {
+                    0 if depth == 0 => self.batch(batch, depth + 1)?,
+                    _ => self.statement(batch)?,
+                }
+            }
+            if is_left { Err(taken_back()) } else { Ok(()) }
+        });
+        match done {
+            Err(Error::NoToken { .. }) if is_left => self.steps.push(Step::TakeBack),
+            done => {
+                done?;
+                self.steps.push(Step::End);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a transaction. Whether it was committed.
+    fn transaction(&mut self) -> Result<bool, Error> {
+        let durability = match self.random.below(2) {
+            0 => Durability::EachStatement,
+            _ => Durability::AtCommit,
+        };
+        let wait = Duration::from_micros(500 * self.random.below(3));
+        let options = TransactionOptions::new().durability(durability).wait(wait);
+        let database = self.shared.database;
+        let mut transaction = database.begin_with(&options)?;
+        for _ in 0..=self.random.below(4) {
+            match self.random.below(16) {
+                0..=2 => self.batch(&mut transaction, 0)?,
+                3 => {
+                    transaction.refresh()?;
+                    self.steps.push(Step::Refresh);
+                }
+                4 | 5 => {
+                    let token = transaction.suspend();
+                    let Resumed::Open(again) = database.resume(token)? else {
+                        panic!("nobody has ended it");
+                    };
+                    transaction = again;
+                }
+                _ => self.statement(&mut transaction)?,
+            }
+        }
+        // What was refused has left no trace: it may be committed.
+        let is_committed = match self.random.below(8) {
+            0 => false,
+            1 => true,
+            _ => !self.is_refused,
+        };
+        match is_committed {
+            true => self.commit(transaction)?,
+            false if self.random.below(2) == 0 => drop(transaction),
+            false => transaction.abort()?,
+        }
+        Ok(is_committed)
+    }
+
+    /// Commits it, perhaps with a last statement.
+    fn commit(&mut self, mut transaction: Transaction<'_>) -> Result<(), Error> {
+        if self.random.below(3) != 0 {
+            return transaction.commit();
+        }
+        let key = self.key();
+        transaction.commit_with(|last| self.append(last, key))
+    }
+}
+
+/// The error by which batches are taken back.
+fn taken_back() -> Error {
+    Error::NoToken { text: "a batch is taken back".to_owned() }
+}
+
+/// Makes the transactions of a thread.
+fn run_thread(shared: &Shared<'_>, thread: usize) -> Vec<history::Transaction> {
     let mut random = Random(thread as u64 + 1);
     let mut history = Vec::new();
     for round in 0..ROUNDS {
         if round % TOGETHER == 0 {
-            together.wait();
+            shared.together.wait();
         }
-        let mut transaction = database.begin().unwrap();
-        let mut done = Done { thread, ..Done::default() };
-        let mut is_refused = false;
-        for _ in 0..=random.below(4) {
-            let key = round / TOGETHER * 2 + random.below(4) as u32;
-            let append = (random.below(2) == 0)
-                .then(|| next[key as usize].fetch_add(1, Ordering::Relaxed) as u16);
-            is_refused |= !step(table, &mut transaction, key, append, &mut done).unwrap();
-            if random.below(8) == 0 {
-                // What was refused has left no trace: it may go on.
-                let token = transaction.suspend();
-                let remanent_engine::Resumed::Open(again) = database.resume(token).unwrap() else {
-                    panic!("nobody has ended it");
-                };
-                transaction = again;
-            }
-        }
-        done.appends.retain(|_, list| !list.is_empty());
-        done.is_committed = match random.below(8) {
-            0 => false,
-            1 => true,
-            _ => !is_refused,
-        };
-        match done.is_committed {
-            true => transaction.commit().unwrap(),
-            false => transaction.abort().unwrap(),
-        }
-        history.push(done);
+        let random = &mut random;
+        let mut run = Run { shared, random, round, steps: Vec::new(), is_refused: false };
+        let is_committed = run.transaction().unwrap();
+        history.push(history::Transaction { thread, steps: run.steps, is_committed });
     }
     history
+}
+
+/// A transaction that reads all lists.
+fn read_all(shared: &Shared<'_>) -> history::Transaction {
+    let (now, get) = (shared.database.snapshot(), shared.table.prepare_get("primary").unwrap());
+    let read = |key: u32| {
+        let list = get.run(&now, &[key.into()], |row| Ok(list_of(row.get(1)?)));
+        Step::Read(key, list.unwrap().unwrap())
+    };
+    let steps = (0..LISTS_IN_ALL).map(read).collect();
+    history::Transaction { thread: THREADS, steps, is_committed: true }
 }
 
 #[test]
@@ -231,89 +243,33 @@ fn threads_see_snapshot_isolation() {
         .column("list", Type::Bytes { max: 255 })
         .primary_key(["key"]);
     let table = database.create_table(&spec).unwrap();
-    for key in 0..LISTS {
+    for key in 0..LISTS_IN_ALL {
         table.insert(&[key.into(), [].as_slice().into()]).unwrap();
     }
-    let next: Vec<AtomicU32> = (0..LISTS).map(|_| AtomicU32::new(0)).collect();
-    let (history, together) = (Mutex::new(Vec::new()), Barrier::new(THREADS));
+    let shared = Shared {
+        database: &database,
+        table: &table,
+        next: (0..LISTS_IN_ALL).map(|_| AtomicU32::new(0)).collect(),
+        together: Barrier::new(THREADS),
+    };
+    let history = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (database, table, next, history) = (&database, &table, &next, &history);
-            let together = &together;
+            let (shared, history) = (&shared, &history);
             scope.spawn(move || {
-                let of_thread = run_thread(database, table, thread, next, together);
+                let of_thread = run_thread(shared, thread);
                 history.lock().unwrap().extend(of_thread);
             });
         }
     });
-    // Who reads last sees everything.
-    let last = database.begin().unwrap();
-    let mut done = Done { thread: 9, is_committed: true, ..Done::default() };
-    let get = table.prepare_get("primary").unwrap();
-    for key in 0..LISTS {
-        let list = get.run(&last, &[key.into()], |row| Ok(list_of(row.get::<&[u8]>(1)?)));
-        done.reads.insert(key, list.unwrap().unwrap());
-    }
-    drop(last);
     let mut history = history.into_inner().unwrap();
-    history.push(done);
-    let committed = history.iter().filter(|done| done.is_committed).count();
+    history.push(read_all(&shared));
+    let committed = history.iter().filter(|of| of.is_committed).count();
     assert!(
-        committed > 3_000 && committed < history.len() - 500,
+        committed > 10_000 && committed < history.len() - 2_000,
         "{committed} of {} committed",
         history.len()
     );
-    assert_eq!(anomaly(&history), None);
+    anomaly::check(&history).unwrap_or_else(|anomaly| panic!("{anomaly}"));
     assert_eq!(database.check().unwrap(), []);
-}
-
-/// Lists with their keys.
-type Lists<'l> = &'l [(u32, &'l [u16])];
-
-/// A history of transactions that each read lists and append to lists.
-fn history(of: &[(Lists<'_>, Lists<'_>, bool)]) -> Vec<Done> {
-    let map =
-        |lists: &[(u32, &[u16])]| lists.iter().map(|(key, list)| (*key, list.to_vec())).collect();
-    let done = |(thread, (reads, appends, is_committed)): (usize, &(&[_], &[_], bool))| Done {
-        thread,
-        reads: map(reads),
-        appends: map(appends),
-        is_committed: *is_committed,
-    };
-    of.iter().enumerate().map(done).collect()
-}
-
-#[test]
-fn anomalies_are_told_from_write_skew() {
-    // Each reads what the other one overwrites: write skew.
-    let skew = history(&[
-        (&[(1, &[]), (2, &[])], &[(1, &[1])], true),
-        (&[(1, &[]), (2, &[])], &[(2, &[1])], true),
-        (&[(1, &[1]), (2, &[1])], &[], true),
-    ]);
-    assert_eq!(anomaly(&skew), None);
-    let lost_update = history(&[
-        (&[(1, &[])], &[(1, &[1])], true),
-        (&[(1, &[])], &[(1, &[2])], true),
-        (&[(1, &[1, 2])], &[], true),
-    ]);
-    assert!(anomaly(&lost_update).is_some());
-    // One that sees half of another.
-    let single = history(&[
-        (&[], &[(1, &[1]), (2, &[1])], true),
-        (&[(1, &[1]), (2, &[])], &[], true),
-        (&[(1, &[1]), (2, &[1])], &[], true),
-    ]);
-    assert!(anomaly(&single).is_some());
-    let aborted = history(&[(&[], &[(1, &[1])], false), (&[(1, &[1])], &[], true)]);
-    assert!(anomaly(&aborted).unwrap().contains("aborted"));
-    let intermediate = history(&[(&[], &[(1, &[1, 2])], true), (&[(1, &[1])], &[], true)]);
-    assert!(anomaly(&intermediate).unwrap().contains("intermediate"));
-    let torn = history(&[
-        (&[], &[(1, &[1])], true),
-        (&[], &[(1, &[2])], true),
-        (&[(1, &[1, 2])], &[], true),
-        (&[(1, &[2])], &[], true),
-    ]);
-    assert!(anomaly(&torn).is_some());
 }
