@@ -114,6 +114,7 @@ impl State {
                 Answer::Bool(is_there)
             }
             Op::Take(id) => Answer::Bool(self.first.remove(&id).is_some()),
+            Op::Work(ref work) => work.apply_to_model(&mut self.first),
             _ => return None,
         })
     }
