@@ -2,6 +2,7 @@
 
 mod model;
 mod ordered;
+mod rows;
 mod scenarios;
 mod subject;
 mod transactions;

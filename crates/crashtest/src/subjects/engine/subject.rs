@@ -1,29 +1,24 @@
 //! Tables that are made and filled, and looked up by each of their keys.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 use std::time::Duration;
 
-use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
+use remanent_crashsim::{Outcome, Rng, Steps, Subject};
 use remanent_engine::{
     Database, DatabaseOptions, Durability, Error, Moment, Order, Placement, Rebuild, Row, Table,
     TableSpec, Transaction, Type, Value,
 };
 use remanent_pmem::{Error as PoolError, Medium};
 
-use super::model::{Open as OpenModel, Rows, State};
+use super::model::{Open as OpenModel, State};
+use super::rows::{Keyed, M, Rows, Statement, VALUES, code, name, row_of};
 use super::unique::{Work, Works};
 use super::{ordered, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
-pub(super) type M = Arc<Sim>;
-
 /// Number of tables in operations. The first one is there before they begin.
 const TABLES: u64 = 3;
-
-/// Number of values that rows have.
-pub(super) const VALUES: u64 = 3;
 
 /// Number of second keys that [`Mix::Keyed`] wants.
 const CODES: u64 = 2;
@@ -115,36 +110,6 @@ pub(super) enum Op {
     Take(u64),
     /// A transaction that gives rows second keys.
     Work(Work),
-}
-
-/// A statement of a transaction, on the first table.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Statement {
-    /// Primary key, second key, value.
-    Insert(u64, Option<u64>, u64),
-    Update(u64, Option<u64>, u64),
-    Delete(u64),
-}
-
-pub(super) fn name(table: u64) -> String {
-    format!("table {table}")
-}
-
-/// A second key, as text of a length of its own.
-pub(super) fn code(number: u64) -> String {
-    format!("{number:0len$}", len = 3 + number as usize % 7)
-}
-
-fn number_of(code: &str) -> u64 {
-    code.parse().expect("a number, as it was written")
-}
-
-/// A row with its first key, as [`Rows`] have it.
-type Keyed = (u64, (Option<u64>, u64));
-
-pub(super) fn row_of(row: &Row<'_, M>) -> Result<Keyed, Error> {
-    let code: Option<&str> = row.get(1)?;
-    Ok((row.get(0)?, (code.map(number_of), row.get(2)?)))
 }
 
 fn answer<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Answer<Rows>) -> Answer<Rows> {

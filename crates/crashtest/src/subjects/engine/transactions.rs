@@ -8,8 +8,7 @@ use remanent_engine::{
 };
 use remanent_pmem::Medium;
 
-use super::model::{Rows, answer_number};
-use super::subject::{M, Statement, VALUES, code, name};
+use super::rows::{M, Rows, Statement, VALUES, answer_number, code, name};
 
 /// Makes a statement of a transaction. `None` if there is no row.
 pub(super) fn make(

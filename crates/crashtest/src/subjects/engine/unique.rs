@@ -6,8 +6,7 @@
 use remanent_crashsim::Rng;
 use remanent_engine::{Database, Durability, Error, Transaction, Value};
 
-use super::model::Rows;
-use super::subject::{M, Statement, VALUES, code, name, row_of};
+use super::rows::{M, Rows, Statement, VALUES, code, name, row_of};
 use super::transactions::{make, patient};
 use crate::answer::Answer;
 
