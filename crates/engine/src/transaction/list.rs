@@ -77,9 +77,14 @@ fn replace<M: Medium>(
     medium.flush(block.offset, ENTRIES);
     let old = before.map(|before| lane.suspect(before));
     // Fence: the block, before anything leads to it; the suspect, before nothing does.
+    // Redundant flush: it flushes only the suspect. That matters only where the old list lies in a
+    // chunk that no lane allocates from any more, because recovery looks at all of the others.
     lane.fence();
     medium.store(at, block.offset);
     // Flush and fence: before the old block is free, and before a record counts on the new one.
+    // Redundant fence: the record's own comes before the lane is left, and so before the old block
+    // is free. A record that arrives without this word finds no list with room for its entries, and
+    // is void.
     medium.persist(at, WORD_LEN);
     lane.note_linked(block);
     if let Some(old) = old {

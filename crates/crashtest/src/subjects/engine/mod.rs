@@ -3,17 +3,19 @@
 mod model;
 mod online;
 mod ordered;
+mod rows;
 mod scenarios;
 mod subject;
 mod sums;
 mod transactions;
+mod unique;
 
 use super::{Chosen, MutationSample, Subject};
 
 pub(super) const SUBJECT: Subject = Subject {
     name: "engine",
     scenarios: scenarios::scenarios,
-    counterexamples: Vec::new,
+    counterexamples: scenarios::counterexamples,
     sources: &["engine/src", "pmem/src/heap/sweep.rs"],
     sources_elsewhere: &[],
     images_min: 4_000,

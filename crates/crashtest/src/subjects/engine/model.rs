@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 use super::online::Indexes;
-use super::subject::{Op, Statement, VALUES};
+use super::rows::{Rows, Statement, VALUES, answer_number};
+use super::subject::Op;
 use crate::answer::Answer;
-
-/// Second key and value of each row, by its first key.
-pub(super) type Rows = BTreeMap<u64, (Option<u64>, u64)>;
 
 /// The tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -128,6 +126,7 @@ impl State {
                 Answer::Bool(is_there)
             }
             Op::Take(id) => Answer::Bool(self.first.remove(&id).is_some()),
+            Op::Work(ref work) => work.apply_to_model(&mut self.first),
             _ => return None,
         })
     }
@@ -190,11 +189,6 @@ fn update_model(rows: &mut Rows, id: u64, code: Option<u64>, value: u64) -> bool
         rows.insert(id, (code, value));
     }
     !is_taken
-}
-
-/// How a statement of a transaction went, as a number.
-pub(super) fn answer_number(done: Option<bool>) -> u64 {
-    done.map_or(2, u64::from)
 }
 
 /// A statement that is a transaction, or a read.

@@ -4,6 +4,7 @@ use remanent_crashsim::{Config, Nested};
 use remanent_engine::Rebuild;
 
 use super::subject::{Mix, Tables};
+use super::unique::Works;
 use crate::presets::{
     OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, few_images, interleaved, killed,
     killed_twice, pages, prepared, refusing, together, without_room,
@@ -16,7 +17,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         by_one_thread(),
         of_transactions(),
         going_back(),
+        of_many_rows(),
         of_transfers(),
+        of_unique_keys(),
         in_dram(),
         ordered(),
         ordered_in_trouble(),
@@ -197,6 +200,65 @@ fn going_back() -> Vec<Scenario> {
             Tables { mix: Mix::Back, ..transactions() },
             few_images(killed_twice(alone(6, 4))),
         ),
+    ]
+}
+
+/// Batches that need another list of rows than those before.
+fn of_many_rows() -> Vec<Scenario> {
+    let many = || Tables { keys: 70, tile_rows: 64, mix: Mix::Many, ..rows() };
+    let nested = Nested { depth: 1, one_in: 64, samples: 2 };
+    let config = || Config { nested, creation: false, ..few_images(alone(3, 4)) };
+    vec![Scenario::new(
+        "engine/transactions-many",
+        "batches of many rows, and of more than before",
+        many(),
+        config(),
+    )]
+}
+
+/// Rows that get unique keys in transactions of threads.
+fn keyed(works: Works) -> Tables {
+    Tables { keys: 4, mix: Mix::Keyed(works), ..rows() }
+}
+
+/// Transactions of threads that want the same unique keys.
+fn of_unique_keys() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "engine/unique-batches",
+            "threads whose batches give rows unique keys, and are taken back",
+            keyed(Works::TakenBack),
+            interleaved(2, 2, 2, 600),
+        )
+        .with_weight(2_000),
+        Scenario::new(
+            "engine/unique-commits",
+            "threads whose transactions give rows unique keys",
+            keyed(Works::Committed),
+            interleaved(2, 2, 2, 350),
+        )
+        .with_weight(4_000),
+        Scenario::new(
+            "engine/unique-crashed",
+            "the same, and batches that are taken back; crashes meanwhile",
+            keyed(Works::TakenBack),
+            Config { creation: false, ..few_images(together(2, 3, 3)) },
+        )
+        .with_weight(2),
+    ]
+}
+
+/// Scenarios that are known to fail: a statement that is a transaction does not see one moment. It
+/// looks at the new row with a key before that is committed, and at the old one behind that.
+pub(super) fn counterexamples() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "engine/renewals",
+            "statements that look for a row that a transaction exchanges for one with the same key",
+            keyed(Works::Renewals),
+            interleaved(2, 2, 2, 600),
+        )
+        .with_weight(2_000),
     ]
 }
 

@@ -1,29 +1,28 @@
 //! Tables that are made and filled, and looked up by each of their keys.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 use std::time::Duration;
 
-use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
+use remanent_crashsim::{Outcome, Rng, Steps, Subject};
 use remanent_engine::{
     Database, DatabaseOptions, Durability, Error, Moment, Order, Placement, Rebuild, Row, Table,
     TableSpec, Transaction, Type, Value,
 };
 use remanent_pmem::{Error as PoolError, Medium};
 
-use super::model::{Open as OpenModel, Rows, State};
+use super::model::{Open as OpenModel, State};
 use super::online::{Indexes, OnIndex};
+use super::rows::{Keyed, M, Rows, Statement, VALUES, code, name, row_of};
+use super::unique::{Work, Works};
 use super::{online, ordered, sums, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
-pub(super) type M = Arc<Sim>;
-
 /// Number of tables in operations. The first one is there before they begin.
 const TABLES: u64 = 3;
 
-/// Number of values that rows have.
-pub(super) const VALUES: u64 = 3;
+/// Number of second keys that [`Mix::Keyed`] wants.
+const CODES: u64 = 2;
 
 /// Tables with few keys and small tiles.
 #[derive(Clone, Debug)]
@@ -68,6 +67,10 @@ pub(super) enum Mix {
     Online,
     /// The same by threads, and without transactions of several statements.
     OnlineTogether,
+    /// Transactions of threads that give rows keys, most of them in batches.
+    Keyed(Works),
+    /// One transaction at a time, whose batches are of many rows.
+    Many,
 }
 
 /// One operation.
@@ -120,38 +123,8 @@ pub(super) enum Op {
     /// Removes a row as a worker takes a job: in a transaction that passes over the row while
     /// others have it, and comes again.
     Take(u64),
-}
-
-/// A statement of a transaction, on the first table.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Statement {
-    /// Primary key, second key, value.
-    Insert(u64, Option<u64>, u64),
-    Update(u64, Option<u64>, u64),
-    /// As `Insert`; a row that is there gets the value.
-    Upsert(u64, Option<u64>, u64),
-    Delete(u64),
-}
-
-pub(super) fn name(table: u64) -> String {
-    format!("table {table}")
-}
-
-/// A second key, as text of a length of its own.
-pub(super) fn code(number: u64) -> String {
-    format!("{number:0len$}", len = 3 + number as usize % 7)
-}
-
-fn number_of(code: &str) -> u64 {
-    code.parse().expect("a number, as it was written")
-}
-
-/// A row with its first key, as [`Rows`] have it.
-type Keyed = (u64, (Option<u64>, u64));
-
-fn row_of(row: &Row<'_, M>) -> Result<Keyed, Error> {
-    let code: Option<&str> = row.get(1)?;
-    Ok((row.get(0)?, (code.map(number_of), row.get(2)?)))
+    /// A transaction that gives rows second keys.
+    Work(Work),
 }
 
 fn answer<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Answer<Rows>) -> Answer<Rows> {
@@ -245,6 +218,49 @@ impl Tables {
 }
 
 impl Tables {
+    /// An operation of [`Mix::Keyed`]. There are few second keys, so that most are wanted by
+    /// several.
+    fn keyed_op(&self, rng: &mut Rng, works: Works) -> Op {
+        let (id, number, value) = (rng.below(self.keys), rng.below(CODES), rng.below(VALUES));
+        match rng.below(20) {
+            0..=9 => Op::Work(Work::draw(rng, works, self.keys, CODES)),
+            10..=14 => Op::Insert(0, id, Some(number), value),
+            15..=17 => Op::Update(0, id, Some(number), value),
+            18 => Op::Delete(0, id),
+            _ => Op::Scan(0),
+        }
+    }
+
+    /// An operation of [`Mix::Many`].
+    fn many_op(&self, rng: &mut Rng) -> Op {
+        match rng.below(20) {
+            0..=7 => Op::AtCommit(self.many(rng, true), rng.below(4) != 0),
+            8..=14 => Op::Batch(self.many(rng, false)),
+            15 | 16 => Op::Commit,
+            17 => Op::Abort,
+            18 => Op::Collect,
+            _ => Op::Scan(0),
+        }
+    }
+
+    /// Statements of a batch, or of a transaction that is durable at its commit, on most rows. Only
+    /// such a transaction goes on behind one that is refused.
+    fn many(&self, rng: &mut Rng, with_inserts: bool) -> Vec<Statement> {
+        let first = rng.below(self.keys);
+        let count = 1 + rng.below(self.keys);
+        let statement = |next| {
+            let (id, value) = ((first + next) % self.keys, rng.below(VALUES));
+            match rng.below(8) {
+                0 => Statement::Delete(id),
+                1..=5 if with_inserts => Statement::Insert(id, None, value),
+                _ => Statement::Update(id, None, value),
+            }
+        };
+        (0..count).map(statement).collect()
+    }
+}
+
+impl Tables {
     /// How long statements wait.
     fn wait(&self) -> Duration {
         if self.waits { Duration::from_secs(3_600) } else { Duration::ZERO }
@@ -259,7 +275,10 @@ impl Tables {
         loop {
             match call() {
                 Err(Error::Conflict { .. } | Error::Overtaken { .. } | Error::Deadlock { .. })
-                    if !matches!(self.mix, Mix::Transactions | Mix::Back | Mix::Online) =>
+                    if !matches!(
+                        self.mix,
+                        Mix::Transactions | Mix::Back | Mix::Online | Mix::Many
+                    ) =>
                 {
                     open.pool.medium().pause();
                 }
@@ -300,6 +319,9 @@ impl Tables {
                 let medium = open.pool.medium();
                 let taken = self.patiently(open, || transactions::take(database, id, medium));
                 answer(taken, Answer::Bool)
+            }
+            Op::Work(ref work) => {
+                answer(self.patiently(open, || work.apply(database)), bool_or_none)
             }
             _ => unreachable!("it is no operation on transactions"),
         }
@@ -553,7 +575,7 @@ impl Subject for Tables {
         let usual = if self.is_online() { Rebuild::Steps } else { Rebuild::default() };
         let options = DatabaseOptions::new().rebuild(self.dram.unwrap_or(usual));
         let open = Open::recover(medium, |pool, name| options.open(pool, name))?;
-        if self.mix == Mix::Transfers {
+        if matches!(self.mix, Mix::Transfers | Mix::Keyed(_)) {
             // Those of threads, which nobody goes on with.
             while let Some(transaction) = transactions::resumed(&open.object)? {
                 transaction.abort()?;
@@ -598,7 +620,8 @@ impl Subject for Tables {
             | Op::Batch(_)
             | Op::AtCommit(..)
             | Op::Transfer(..)
-            | Op::Take(_) => self.apply_to_transaction(open, op),
+            | Op::Take(_)
+            | Op::Work(_) => self.apply_to_transaction(open, op),
             Op::UpdateBehind(table, id, code, value) => {
                 let updated = update_behind(database, table, id, code, value);
                 answer(updated, |row| Answer::Value(row.into_iter().collect()))
@@ -691,6 +714,11 @@ impl Subject for Tables {
     fn op(&self, rng: &mut Rng) -> Op {
         if self.is_online() {
             return self.online_op(rng);
+        }
+        match self.mix {
+            Mix::Keyed(works) => return self.keyed_op(rng, works),
+            Mix::Many => return self.many_op(rng),
+            _ => {}
         }
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
         let table = match self.mix {

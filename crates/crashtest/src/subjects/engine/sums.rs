@@ -3,8 +3,8 @@
 use remanent_engine::{Error, Moment, Table};
 use remanent_pmem::Medium;
 
-use super::model::Rows;
 use super::ordered::wrong;
+use super::rows::Rows;
 
 /// Counts and sums up the rows that a moment has, all of them and those with an even key: it has to
 /// be what these are.

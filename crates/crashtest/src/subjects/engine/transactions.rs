@@ -8,11 +8,10 @@ use remanent_engine::{
 };
 use remanent_pmem::Medium;
 
-use super::model::{Rows, answer_number};
-use super::subject::{M, Statement, VALUES, code, name};
+use super::rows::{M, Rows, Statement, VALUES, answer_number, code, name};
 
 /// Makes a statement of a transaction. `None` if there is no row.
-fn make(
+pub(super) fn make(
     database: &Database<M>,
     transaction: &mut Transaction<'_, M>,
     statement: Statement,
@@ -150,7 +149,7 @@ pub(super) fn end(database: &Database<M>, is_commit: bool) -> Result<bool, Error
 }
 
 /// Options of a transaction that waits as long as it can.
-fn patient() -> TransactionOptions {
+pub(super) fn patient() -> TransactionOptions {
     TransactionOptions::new().time_limit(Duration::MAX)
 }
 
