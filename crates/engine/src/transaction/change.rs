@@ -10,12 +10,13 @@ use smallvec::SmallVec;
 use super::LockMode;
 use super::deferred::DeferredRow;
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
+use super::statuses::Fate;
 use super::view::View;
 use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
 use crate::index::{HeldKeys, Index, IndexSet, Key, Member, Role};
 use crate::table::Table;
-use crate::table::ops::{Group, RowPlace, key_cells};
+use crate::table::ops::{Group, Head, RowPlace, key_cells};
 use crate::table::version::Version;
 use crate::{Error, Result};
 
@@ -37,7 +38,19 @@ struct Found {
     place: RowPlace,
 }
 
-/// The same, claimed, with its cells.
+/// The newest state of a row that may have a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NewestState {
+    row: RowId,
+    head: Head,
+    fate: Option<Fate>,
+    /// Of its last commit.
+    stamp: u64,
+}
+
+type LookedAt = SmallVec<[NewestState; 2]>;
+
+/// A row that a statement was asked to change, claimed, with its cells.
 pub(super) struct Target<'t, M: Medium> {
     pub(super) row: RowId,
     pub(super) claimed: Claimed<'t, M>,
@@ -116,7 +129,9 @@ impl<M: Medium> Engine<M> {
         Error::Overtaken { table: table.name.clone(), index: index.spec.name.clone(), key }
     }
 
-    /// The row that has a key in a view.
+    /// The row that has a key in a view. Without a snapshot, the newest rows are looked at one after
+    /// the other. So if none is found, they have to be the same when they are looked at again, and
+    /// none of them may be on its way: a commit may exchange one row for another.
     fn row_with(
         &self,
         table: &Table<M>,
@@ -124,10 +139,37 @@ impl<M: Medium> Engine<M> {
         key: &Key,
         view: View,
     ) -> Result<Option<Found>> {
+        let mut before = LookedAt::new();
+        loop {
+            let mut rows = LookedAt::new();
+            let found = self.row_with_once(table, index, key, view, &mut rows)?;
+            if found.is_some() || view.place.is_some() || rows.is_empty() {
+                return Ok(found);
+            }
+            if rows.iter().any(|row| self.stamps.is_on_its_way(row.stamp)) {
+                self.medium().pause();
+            } else if rows == before {
+                return Ok(None);
+            }
+            before = rows;
+        }
+    }
+
+    fn row_with_once(
+        &self,
+        table: &Table<M>,
+        index: &Index<M>,
+        key: &Key,
+        view: View,
+        looked_at: &mut LookedAt,
+    ) -> Result<Option<Found>> {
         let mut failed = None;
         let found = table.search(index, key, |row| {
             let Some(place) = table.place(row) else { return Ok(None) };
             let _pin = self.heap.pin();
+            if view.place.is_none() {
+                looked_at.push(self.look_at(table, row, place));
+            }
             match self.sees_key(table, index, key, row, place, view) {
                 Ok(is_seen) => Ok(is_seen.then_some(Found { row, place })),
                 Err(error) => {
@@ -142,6 +184,16 @@ impl<M: Medium> Engine<M> {
             Some(found) => Ok(Some(found)),
             None => failed.map_or(Ok(None), Err),
         }
+    }
+
+    fn look_at(&self, table: &Table<M>, row: RowId, place: RowPlace) -> NewestState {
+        let head = table.head(place);
+        let fate = head.claim.as_pending().and_then(|pending| self.statuses.fate(pending.by));
+        let of_fate = match fate {
+            Some(Fate::Committed(stamp)) => stamp,
+            _ => 0,
+        };
+        NewestState { row, head, fate, stamp: table.stamp_of(head.committed).max(of_fate) }
     }
 
     /// Whether a row has a key in a view. The caller has a pin, or the row's claim.
@@ -228,8 +280,7 @@ impl<M: Medium> Engine<M> {
         let offset = block.offset;
         let version = Version { offset, row, stamp, statement: number, previous, has, is_removal };
         let content = table.write_version(version, identity, [&cells[0], &cells[1]]);
-        let is_own = claimed.own.is_some();
-        let new = NewState { table, row, place, version: offset, is_own };
+        let new = NewState { table, row, place, version: offset, is_own: claimed.own.is_some() };
         self.write_record(statement, commit.as_ref(), &new, content);
         // Fence: version, words of the indexes and record; before anybody sees the change, and
         // before it is acknowledged. Also what the record before has published.

@@ -28,8 +28,8 @@ impl<M: Medium> Engine<M> {
         self.statuses.unwritten.has(self.medium(), slot, name)
     }
 
-    /// Remembers what a statement has made of a row, which stays claimed, how the row was before, and
-    /// the words that were added to indexes.
+    /// Remembers what a statement has made of a row, which stays claimed, how the row was before,
+    /// and the words that were added to indexes.
     pub(super) fn defer(
         &self,
         statement: &mut Statement<'_, '_, M>,

@@ -13,12 +13,12 @@ use super::slots::{HeldSlot, Open, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
 use super::unwritten::RowName;
-use crate::Result;
 use crate::engine::Engine;
 use crate::table::layout::State as RowState;
 use crate::table::layout::{Claim, Committed, Pending};
 use crate::table::ops::RowPlace;
 use crate::table::version::NEWEST;
+use crate::{Error, Result};
 
 /// A row whose newest states are to be taken back, once their blocks are suspects durably.
 struct Undone<'w, M: Medium> {
@@ -73,7 +73,7 @@ impl<M: Medium> Engine<M> {
     /// Commits the transaction that has a slot. One fence; none if it has changed nothing.
     pub(super) fn commit(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
         let medium = self.medium();
-        let Some(open) = slot.open() else { return Err(crate::Error::TransactionEnded) };
+        let Some(open) = slot.open() else { return Err(Error::TransactionEnded) };
         if open.deferred.is_at_commit {
             return self.commit_deferred(slot);
         }
@@ -213,29 +213,8 @@ impl<M: Medium> Engine<M> {
         let mut rest = rows;
         while !rest.is_empty() {
             let mut lane = self.heap.enter().prepare_for(SPARE + VERSIONS);
-            let mut undone = Vec::new();
-            while let Some((written, others)) = rest.split_first()
-                && undone.len() < TOGETHER
-                && lane.suspects_left() > SPARE
-            {
-                let is_whole = match self.prepare_undo(&mut lane, written, by, extent) {
-                    Ok(Some(row)) => {
-                        let is_whole = row.is_whole;
-                        undone.push(row);
-                        is_whole
-                    }
-                    Ok(None) => true,
-                    // A damaged row stays as it is.
-                    Err(error) => {
-                        failed = failed.or(Some(error));
-                        true
-                    }
-                };
-                if !is_whole {
-                    break;
-                }
-                rest = others;
-            }
+            let (undone, damage) = self.prepare_some(&mut lane, &mut rest, by, extent);
+            failed = failed.or(damage);
             // Fence: the suspects, before nothing leads to them.
             // Redundant: but where a crash comes after another one, as in
             // `engine/transactions-recovery`.
@@ -277,6 +256,36 @@ impl<M: Medium> Engine<M> {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Prepares to take back the first of some rows, and says which of them are damaged: these stay
+    /// as they are. `rest` is what is left then.
+    fn prepare_some<'w>(
+        &self,
+        lane: &mut Lane<'_, M>,
+        rest: &mut &'w [Written<M>],
+        by: ShortId,
+        extent: Extent<'_>,
+    ) -> (Vec<Undone<'w, M>>, Option<Error>) {
+        let (mut undone, mut damage) = (Vec::new(), None);
+        while let Some((written, others)) = rest.split_first()
+            && undone.len() < TOGETHER
+            && lane.suspects_left() > SPARE
+        {
+            match self.prepare_undo(lane, written, by, extent) {
+                Ok(Some(row)) => {
+                    let is_whole = row.is_whole;
+                    undone.push(row);
+                    if !is_whole {
+                        break;
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => damage = damage.or(Some(error)),
+            }
+            *rest = others;
+        }
+        (undone, damage)
     }
 
     /// Makes suspects of the versions that a transaction has given a row, or of the newest of them.

@@ -255,8 +255,8 @@ impl<'d, M: Medium> Transaction<'d, M> {
     ///
     /// That of `last`. If its statement was refused, the transaction goes on; if it took effect, it
     /// has committed, whatever `last` has returned afterwards. Behind a batch, and in a transaction
-    /// that is durable at its commit, the transaction goes on in both cases. [`Error::TransactionEnded`] when the
-    /// transaction is over, as it is for a second statement.
+    /// that is durable at its commit, the transaction goes on in both cases.
+    /// [`Error::TransactionEnded`] when the transaction is over, as it is for a second statement.
     pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         self.require_no_batch()?;
         let token = self.token;
@@ -371,7 +371,8 @@ impl<'d, M: Medium> Transaction<'d, M> {
         self.engine.take_statements_back(slot, statement)
     }
 
-    /// Refuses what cannot be done in a batch, nor after one in which the transaction was exchanged.
+    /// Refuses what cannot be done in a batch, nor after one in which the transaction was
+    /// exchanged.
     fn require_no_batch(&self) -> Result<()> {
         let open = self.slot.as_ref().and_then(HeldSlot::open);
         match open.is_some_and(|open| open.deferred.is_in_batch()) {

@@ -40,6 +40,12 @@ impl Stamps {
         self.visible.load(Ordering::Acquire)
     }
 
+    /// Whether a commit is in progress, and readers will see it.
+    pub(crate) fn is_on_its_way(&self, stamp: u64) -> bool {
+        // Relaxed: the number alone matters. A damaged row may state any.
+        stamp > self.visible() && stamp <= self.last.load(Ordering::Relaxed)
+    }
+
     /// Takes the next stamp.
     pub(crate) fn begin<'s, M: Medium>(&'s self, medium: &'s M) -> Commit<'s, M> {
         // Relaxed: the number alone matters.

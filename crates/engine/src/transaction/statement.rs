@@ -91,8 +91,8 @@ impl<M: Medium> Claimed<'_, M> {
         self.is_kept = true;
     }
 
-    /// Has the transaction keep the row by this lock. False if it has locked it already, or inserted
-    /// it. A change of it that is written keeps the row, too, until it is taken back.
+    /// Has the transaction keep the row by this lock. False if it has locked it already, or
+    /// inserted it. A change of it that is written keeps the row, too, until it is taken back.
     pub(super) fn lock(&mut self, lock: Claim) -> bool {
         let head = self.table.head(self.place);
         let is_new_row = matches!(head.committed.state(), State::Free(_));

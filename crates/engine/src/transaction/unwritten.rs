@@ -92,8 +92,8 @@ impl Unwritten {
         self.get(medium, slot, row, |_| ()).is_some()
     }
 
-    /// Says what the transaction of a slot has made of a row, and how it was before. Whether that is
-    /// the first change.
+    /// Says what the transaction of a slot has made of a row, and how it was before. Whether that
+    /// is the first change.
     pub(super) fn change<M: Medium>(
         &self,
         medium: &M,

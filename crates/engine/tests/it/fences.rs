@@ -205,21 +205,6 @@ fn a_statement_of_a_transaction_takes_one_fence_and_the_last_one_commits_for_it(
         transaction.abort().unwrap();
     };
     assert_eq!(fences(&pool, given_up), 2 + 3);
-    // The same, and one for the heads.
-    let taken_back = |transaction: &mut Transaction<'_, Arc<Sim>>| {
-        let to = transaction.statement();
-        set(transaction, 4, 11).unwrap();
-        set(transaction, 5, 11).unwrap();
-        transaction.take_back_to(to).unwrap();
-    };
-    let mut transaction = database.begin().unwrap();
-    set(&mut transaction, 6, 12).unwrap();
-    assert_eq!(fences(&pool, || taken_back(&mut transaction)), 2 + 4);
-    transaction.commit().unwrap();
-    let how = TransactionOptions::new().durability(Durability::AtCommit);
-    let mut transaction = database.begin_with(&how).unwrap();
-    assert_eq!(fences(&pool, || taken_back(&mut transaction)), 0);
-    drop(transaction);
     let resumed = || {
         let mut transaction = database.begin().unwrap();
         set(&mut transaction, 6, 10).unwrap();
@@ -228,6 +213,36 @@ fn a_statement_of_a_transaction_takes_one_fence_and_the_last_one_commits_for_it(
         transaction.commit().unwrap();
     };
     assert_eq!(fences(&pool, resumed), 2);
+}
+
+#[test]
+fn going_back_takes_as_many_fences_as_giving_up_and_one_more() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    for id in 0..8u32 {
+        table.insert(&[id.into(), format!("{id:015}").as_str().into(), 1.into()]).unwrap();
+    }
+    let update = table.prepare_update("primary").unwrap();
+    let set = |transaction: &mut Transaction<'_, Arc<Sim>>, id: u32, value: u32| {
+        let found = update.run_in(transaction, &[id.into()], |_, row| row.set(2, value)).unwrap();
+        assert!(found.is_some());
+    };
+    let taken_back = |transaction: &mut Transaction<'_, Arc<Sim>>, value: u32| {
+        let to = transaction.statement();
+        set(transaction, 4, value);
+        set(transaction, 5, value);
+        transaction.take_back_to(to).unwrap();
+    };
+    let mut transaction = database.begin().unwrap();
+    // A chunk for versions is taken before they are counted.
+    set(&mut transaction, 6, 12);
+    // Both statements; what leads to the last version, the record, the suspects, and the heads.
+    assert_eq!(fences(&pool, || taken_back(&mut transaction, 11)), 2 + 4);
+    transaction.commit().unwrap();
+    let how = TransactionOptions::new().durability(Durability::AtCommit);
+    let mut transaction = database.begin_with(&how).unwrap();
+    assert_eq!(fences(&pool, || taken_back(&mut transaction, 12)), 0);
 }
 
 #[test]

@@ -257,7 +257,7 @@ pub(super) struct Open {
     began_with: Rows,
     /// Keys of rows that it has changed, and whether one was there before. Not observed.
     pending: BTreeMap<u64, bool>,
-    /// Its statements that were not taken back, and rows and keys behind each of them. Not observed.
+    /// Its statements that were not taken back; rows, and keys, behind each one. Not observed.
     history: Vec<(u32, Rows, BTreeMap<u64, bool>)>,
     /// Keys of rows that it has locked. Not observed.
     locked: BTreeSet<u64>,

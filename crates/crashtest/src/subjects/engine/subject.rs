@@ -19,10 +19,7 @@ use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
 /// Number of tables in operations. The first one is there before they begin.
-const TABLES: u64 = 3;
-
-/// Number of second keys that [`Mix::Keyed`] wants.
-const CODES: u64 = 2;
+pub(super) const TABLES: u64 = 3;
 
 /// Tables with few keys and small tiles.
 #[derive(Clone, Debug)]
@@ -173,90 +170,9 @@ impl Tables {
 }
 
 impl Tables {
-    /// An operation on the first table, or on one of its indexes.
-    fn online_op(&self, rng: &mut Rng) -> Op {
-        let (id, number) = (rng.below(self.keys), rng.below(self.keys));
-        let code = (rng.below(4) != 0).then_some(number);
-        let value = rng.below(VALUES);
-        let is_alone = self.mix == Mix::Online;
-        match rng.below(20) {
-            0..=7 => Op::OnIndex(OnIndex::draw(rng)),
-            8 | 9 if is_alone => Op::Within(Statement::Update(id, code, value)),
-            10 if is_alone && rng.below(3) != 0 => Op::Within(Statement::Insert(id, code, value)),
-            10 if is_alone => Op::Within(Statement::Delete(id)),
-            11 if is_alone => Op::Batch(self.statements(rng)),
-            12 if is_alone => Op::AtCommit(self.statements(rng), rng.below(4) != 0),
-            13 if is_alone && rng.below(2) == 0 => Op::Commit,
-            13 if is_alone => Op::Abort,
-            8 | 9 | 15 => Op::Delete(0, id),
-            10..=13 | 17 => Op::Update(0, id, code, value),
-            14 => Op::Collect,
-            16 => Op::FindOnline(value),
-            _ => Op::Insert(0, id, code, value),
-        }
-    }
-
     /// Whether indexes are made and moved.
-    fn is_online(&self) -> bool {
+    pub(super) fn is_online(&self) -> bool {
         matches!(self.mix, Mix::Online | Mix::OnlineTogether)
-    }
-
-    /// Statements of a batch, or of a transaction that is durable at its commit.
-    fn statements(&self, rng: &mut Rng) -> Vec<Statement> {
-        let statement = |_| {
-            let (id, value) = (rng.below(self.keys), rng.below(VALUES));
-            let code = Some(rng.below(self.keys));
-            match rng.below(6) {
-                0..=1 => Statement::Insert(id, code, value),
-                5 => Statement::Upsert(id, code, value),
-                2..=3 => Statement::Update(id, code, value),
-                _ => Statement::Delete(id),
-            }
-        };
-        (0..3).map(statement).collect()
-    }
-}
-
-impl Tables {
-    /// An operation of [`Mix::Keyed`]. There are few second keys, so that most are wanted by
-    /// several.
-    fn keyed_op(&self, rng: &mut Rng, works: Works) -> Op {
-        let (id, number, value) = (rng.below(self.keys), rng.below(CODES), rng.below(VALUES));
-        match rng.below(20) {
-            0..=9 => Op::Work(Work::draw(rng, works, self.keys, CODES)),
-            10..=14 => Op::Insert(0, id, Some(number), value),
-            15..=17 => Op::Update(0, id, Some(number), value),
-            18 => Op::Delete(0, id),
-            _ => Op::Scan(0),
-        }
-    }
-
-    /// An operation of [`Mix::Many`].
-    fn many_op(&self, rng: &mut Rng) -> Op {
-        match rng.below(20) {
-            0..=7 => Op::AtCommit(self.many(rng, true), rng.below(4) != 0),
-            8..=14 => Op::Batch(self.many(rng, false)),
-            15 | 16 => Op::Commit,
-            17 => Op::Abort,
-            18 => Op::Collect,
-            _ => Op::Scan(0),
-        }
-    }
-
-    /// Statements of a batch, or of a transaction that is durable at its commit, on most rows. Only
-    /// such a transaction goes on behind one that is refused.
-    fn many(&self, rng: &mut Rng, with_inserts: bool) -> Vec<Statement> {
-        let first = rng.below(self.keys);
-        let count = 1 + rng.below(self.keys);
-        let statement = |next| {
-            let (id, value) = ((first + next) % self.keys, rng.below(VALUES));
-            match rng.below(8) {
-                0 => Statement::Delete(id),
-                1..=5 if with_inserts => Statement::Insert(id, None, value),
-                _ => Statement::Update(id, None, value),
-            }
-        };
-        (0..count).map(statement).collect()
     }
 }
 
@@ -712,82 +628,7 @@ impl Subject for Tables {
     }
 
     fn op(&self, rng: &mut Rng) -> Op {
-        if self.is_online() {
-            return self.online_op(rng);
-        }
-        match self.mix {
-            Mix::Keyed(works) => return self.keyed_op(rng, works),
-            Mix::Many => return self.many_op(rng),
-            _ => {}
-        }
-        let (id, number) = (rng.below(self.keys), rng.below(self.keys));
-        let table = match self.mix {
-            Mix::Drops => 1,
-            Mix::Schema => rng.below(TABLES),
-            _ => 0,
-        };
-        let code = (rng.below(4) != 0).then_some(number);
-        let value = rng.below(VALUES);
-        let statement = |rng: &mut Rng| match rng.below(7) {
-            0..=1 => Statement::Insert(id, code, value),
-            6 => Statement::Upsert(id, code, value),
-            2..=3 => Statement::Update(id, code, value),
-            4 => Statement::Update(id, None, value),
-            _ => Statement::Delete(id),
-        };
-        match (self.mix, rng.below(20)) {
-            (Mix::Transactions, 6..=9) => Op::Within(statement(rng)),
-            (Mix::Transactions, 10 | 12) => Op::Batch(self.statements(rng)),
-            (Mix::Transactions, 2 | 11) => Op::AtCommit(self.statements(rng), rng.below(4) != 0),
-            (Mix::Transactions, 13) => Op::CommitWith(statement(rng)),
-            (Mix::Transactions, 14 | 15) => Op::Commit,
-            (Mix::Transactions, 16) => Op::Abort,
-            (Mix::Transactions, 17) => Op::Delete(table, id),
-            (Mix::Transactions, 18) => Op::Lock(id),
-            (Mix::Transactions, 19) => Op::TakeBack(rng.below(6) as u32),
-            (Mix::Transactions, 3..=4) => Op::Update(table, id, code, value),
-            (Mix::Transactions, 5) => Op::Collect,
-            (Mix::Back, 0..=4) => Op::TakeBack(rng.below(6) as u32),
-            (Mix::Back, 5..=12) => Op::Within(statement(rng)),
-            (Mix::Back, 13 | 14) => Op::Batch(self.statements(rng)),
-            (Mix::Back, 15) => Op::Commit,
-            (Mix::Back, 16) => Op::Lock(id),
-            (Mix::Back, 17 | 18) => Op::Update(table, id, code, value),
-            (Mix::Back, _) => Op::Collect,
-            (Mix::Transfers, 3..=5) => Op::Scan(table),
-            (Mix::Transfers, 7..=11) => {
-                let other = (id + 1 + rng.below(self.keys - 1)) % self.keys;
-                let is_at_commit = rng.below(2) == 0;
-                let at_commit = Durability::AtCommit;
-                let how = if is_at_commit { at_commit } else { Durability::EachStatement };
-                Op::Transfer(id, other, rng.below(2) == 0, how)
-            }
-            (Mix::Transfers, 12) => Op::Take(id),
-            (Mix::Transfers, 14 | 15) => Op::Update(table, id, code, value),
-            (Mix::Schema, 0..=4) => Op::Create(1 + rng.below(TABLES - 1)),
-            (Mix::Drops, 0..=6) => Op::Create(table),
-            (Mix::Drops, 7..=11) => Op::Insert(table, id, code, value),
-            (Mix::Drops, 12..=18) => Op::Drop(table),
-            (Mix::Schema, 12 | 13) => Op::Drop(1 + rng.below(TABLES - 1)),
-            (Mix::Keys, 10..=12) => Op::FoldBetween(table, id, value, rng.below(VALUES)),
-            (Mix::Keys, 3..=9) => Op::Update(table, id, Some(number), value),
-            (Mix::Together, 7) => Op::Update(table, id, code, value),
-            (_, 0..=4) => Op::Insert(table, id, code, value),
-            (_, 5) => Op::Upsert(table, id, code, value),
-            (_, 6) => Op::Update(table, id, code, value),
-            (_, 7) => Op::UpdateBehind(table, id, code, value),
-            (_, 8..=9) => Op::Update(table, id, None, value),
-            (_, 10..=11) => Op::Delete(table, id),
-            (_, 12) => Op::DeleteByCode(table, number),
-            (_, 13..=14) => Op::Collect,
-            (_, 15) if self.is_ordered && rng.below(3) != 0 => {
-                Op::Range(table, value, rng.below(VALUES), rng.below(2) != 0)
-            }
-            (_, 15) => Op::FindByValue(table, rng.below(VALUES)),
-            (_, 16) => Op::Get(table, id),
-            (_, 17) => Op::GetByCode(table, number),
-            _ => Op::Scan(table),
-        }
+        self.draw(rng)
     }
 
     fn check(&self, open: &Self::Handle) -> Outcome {
