@@ -245,6 +245,7 @@ impl<M: Medium> Engine<M> {
             if let Extent::Behind { .. } = extent {
                 // Fence: the heads, before others get rows that the transaction has not any more. A
                 // crash must not bring its claims back: it is open, so that they would count.
+                // Redundant fence: for this thread alone, whose next statement will fence.
                 lane.fence();
             }
             drop(lane);
