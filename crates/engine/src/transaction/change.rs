@@ -129,9 +129,9 @@ impl<M: Medium> Engine<M> {
         Error::Overtaken { table: table.name.clone(), index: index.spec.name.clone(), key }
     }
 
-    /// The row that has a key in a view. Without a snapshot, the newest rows are looked at one after
-    /// the other. So if none is found, they have to be the same when they are looked at again, and
-    /// none of them may be on its way: a commit may exchange one row for another.
+    /// The row that has a key in a view. Without a snapshot, the newest rows are looked at one
+    /// after the other. So if none is found, they have to be the same when they are looked at
+    /// again, and none of them may be on its way: a commit may exchange one row for another.
     fn row_with(
         &self,
         table: &Table<M>,
