@@ -180,9 +180,7 @@ impl TableSpec {
         kind: IndexKind,
         columns: impl IntoIterator<Item = &'n str>,
     ) -> Self {
-        let columns = columns.into_iter().map(str::to_owned).collect();
-        let (structure, placement) = (Structure::default(), Placement::default());
-        self.indexes.push(Index { name: name.into(), kind, columns, structure, placement });
+        self.indexes.push(Index::new(name, kind, columns));
         self
     }
 
@@ -375,6 +373,18 @@ fn require_short_keys(index: &str, all: &[Column], columns: &[usize]) -> Result<
     }
 }
 
+impl Index {
+    fn new<'n>(
+        name: impl Into<String>,
+        kind: IndexKind,
+        columns: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        let columns = columns.into_iter().map(str::to_owned).collect();
+        let (structure, placement) = (Structure::default(), Placement::default());
+        Index { name: name.into(), kind, columns, structure, placement }
+    }
+}
+
 /// Description of an index of a table that is there, for
 /// [`Database::create_index`](crate::Database::create_index), which has an example.
 ///
@@ -388,22 +398,12 @@ impl NewIndex {
         name: impl Into<String>,
         columns: impl IntoIterator<Item = &'n str>,
     ) -> Self {
-        Self::new(name, IndexKind::Secondary, columns)
+        NewIndex(Index::new(name, IndexKind::Secondary, columns))
     }
 
     /// An index whose keys only one row can have.
     pub fn unique<'n>(name: impl Into<String>, columns: impl IntoIterator<Item = &'n str>) -> Self {
-        Self::new(name, IndexKind::Unique, columns)
-    }
-
-    fn new<'n>(
-        name: impl Into<String>,
-        kind: IndexKind,
-        columns: impl IntoIterator<Item = &'n str>,
-    ) -> Self {
-        let columns = columns.into_iter().map(str::to_owned).collect();
-        let (structure, placement) = (Structure::default(), Placement::default());
-        NewIndex(Index { name: name.into(), kind, columns, structure, placement })
+        NewIndex(Index::new(name, IndexKind::Unique, columns))
     }
 
     /// Orders it, as [`TableSpec::ordered`] does.

@@ -20,26 +20,8 @@ impl<M: Medium> Table<M> {
         require_kept: impl Fn() -> Result<()>,
         mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
-        self.require_there()?;
-        let mut result = None;
-        self.for_each_row(|row, place, _| {
-            let groups = {
-                // No version is freed that the row leads to.
-                let _pin = self.heap.pin();
-                let Some(seen) = self.seen(row, place, view)? else { return Ok(true) };
-                [self.group_of(place, seen, 0)?, self.group_of(place, seen, 1)?]
-            };
-            require_kept()?;
-            match visit(&Row::new(self, row, groups)) {
-                ControlFlow::Continue(()) => Ok(true),
-                ControlFlow::Break(found) => {
-                    result = Some(found);
-                    Ok(false)
-                }
-            }
-        })?;
-        require_kept()?;
-        Ok(result)
+        let with_groups = |row, groups: &[Group; 2]| visit(&Row::new(self, row, groups.clone()));
+        self.scan_groups(view, [true, true], require_kept, with_groups)
     }
 
     /// The same for who needs these groups of cells alone: the others are empty. Allocates nothing
