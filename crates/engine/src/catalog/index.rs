@@ -47,7 +47,8 @@ impl<M: Medium> Engine<M> {
             if index.spec.kind.is_unique() {
                 set_role(table, &index, Role::Enforced);
                 self.require_distinct(table, &index)?;
-                index.set_unique_since(self.stamps.visible());
+                // Commits in progress may take a key from one of two rows that have it.
+                index.set_unique_since(self.stamps.last());
             }
             self.publish_index(table, &index, None)
         });
@@ -165,6 +166,9 @@ impl<M: Medium> Engine<M> {
             let Some(header) = header else { return Ok(()) };
             catalog.dropped.push(DroppedEntry::of_index(number, header));
             let content = CatalogBlock::of(&catalog);
+            if content.len() > CATALOG_LEN_MAX {
+                return Err(too_much(&table.name, "indexes"));
+            }
             let block = lane.allocate(content.len())?;
             made.blocks.push(block);
             content.write(self.medium(), block.offset);

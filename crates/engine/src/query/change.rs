@@ -12,7 +12,7 @@ use super::row::{convert, no_column, value_of};
 use crate::index::{Index, Key};
 use crate::root::Root;
 use crate::table::Table;
-use crate::table::ops::Group;
+use crate::table::ops::{Group, copy_of};
 use crate::transaction::Transaction;
 use crate::transaction::change::Change;
 use crate::transaction::statement::Statement;
@@ -114,7 +114,9 @@ impl<M: Medium> Update<M> {
     /// # Errors
     ///
     /// Those of [`run`](Update::run), and [`Error::Overtaken`] when the row was changed since the
-    /// transaction took its snapshot. Nothing was changed then, and the transaction goes on.
+    /// transaction took its snapshot; [`Error::Ambiguous`] when the index was
+    /// [made](crate::Database::create_index) since, and two rows had the key at its moment. Nothing
+    /// was changed then, and the transaction goes on.
     pub fn run_in<R>(
         &self,
         transaction: &mut Transaction<'_, M>,
@@ -236,7 +238,9 @@ impl<M: Medium> Delete<M> {
     /// # Errors
     ///
     /// Those of [`run`](Delete::run), and [`Error::Overtaken`] when the row was changed since the
-    /// transaction took its snapshot. Nothing was changed then, and the transaction goes on.
+    /// transaction took its snapshot; [`Error::Ambiguous`] when the index was
+    /// [made](crate::Database::create_index) since, and two rows had the key at its moment. Nothing
+    /// was changed then, and the transaction goes on.
     pub fn run_in(&self, transaction: &mut Transaction<'_, M>, key: &[Value<'_>]) -> Result<bool> {
         self.run_if_in(transaction, key, |_| Ok(true)).map(|removed| removed == Some(true))
     }
@@ -265,7 +269,7 @@ impl<M: Medium> Delete<M> {
         let Prepared { engine, table, .. } = &self.prepared;
         let Some(key) = self.prepared.key(key)? else { return Ok(None) };
         engine.change(statement, table, self.prepared.index(), &key, |row, groups| {
-            let is_removed = decide(&Row::new(table, row, groups.clone()))?;
+            let is_removed = decide(&Row::new(table, row, copy_of(groups)))?;
             Ok((if is_removed { Change::Remove } else { Change::Keep }, is_removed))
         })
     }
@@ -279,8 +283,8 @@ impl<'r, M: Medium> Changes<'r, M> {
         (row, groups): (RowId, &[Group; 2]),
         change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
     ) -> Result<(Change, R)> {
-        let mut changes = Changes { table, index, key, groups: groups.clone() };
-        let result = change(&Row::new(table, row, groups.clone()), &mut changes)?;
+        let mut changes = Changes { table, index, key, groups: copy_of(groups) };
+        let result = change(&Row::new(table, row, copy_of(groups)), &mut changes)?;
         Ok((Change::Update(changes.groups), result))
     }
 
@@ -294,7 +298,7 @@ impl<'r, M: Medium> Changes<'r, M> {
         let Some(cell) = table.format.cells.get(column) else {
             return Err(no_column(table, column));
         };
-        let before = self.groups[cell.group].clone();
+        let before = Group::from_slice(&self.groups[cell.group]);
         let set = table.set(&mut self.groups, column, &value.into());
         if set.is_err() {
             self.groups[cell.group] = before;

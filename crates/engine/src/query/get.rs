@@ -6,13 +6,13 @@ use remanent_pmem::{Mapped, Medium};
 
 use super::Row;
 use super::prepared::Prepared;
+use crate::Result;
 use crate::index::{Candidates, Key};
 use crate::root::Root;
 use crate::table::Table;
 use crate::transaction::view::View;
 use crate::transaction::{LockMode, Moment, Transaction};
 use crate::value::Value;
-use crate::{Error, Result};
 
 /// A prepared read of the row with a key, by a unique index.
 ///
@@ -42,8 +42,9 @@ impl<M: Medium> Get<M> {
     ///
     /// That of `read`. When the key has another number of values than the index has columns, or
     /// values that do not fit them; when the head of a row is damaged, or the medium met a fault.
-    /// [`Error::IndexDropped`] when the index is not there any more, and [`Error::Ambiguous`] when
-    /// it was [made](crate::Database::create_index) after a moment at which two rows had the key.
+    /// [`Error::IndexDropped`](crate::Error::IndexDropped) when the index is not there any more.
+    /// [`Error::Ambiguous`](crate::Error::Ambiguous) when it was
+    /// [made](crate::Database::create_index) after a moment at which two rows had the key.
     #[inline]
     pub fn run<R>(
         &self,
@@ -87,10 +88,8 @@ impl<M: Medium> Get<M> {
         for row in rows {
             let Some(row) = self.prepared.row_with_key(row, key, view)? else { continue };
             if let Some(other) = found.as_ref().filter(|other| other.id() != row.id()) {
-                let spec = &self.prepared.index().spec;
-                let (table_name, index) = (table.name.clone(), spec.name.clone());
-                let (key, rows) = (key.tell(&table.format, spec), [other.id(), row.id()]);
-                return Err(Error::Ambiguous { table: table_name, index, key, rows });
+                let rows = [other.id(), row.id()];
+                return Err(table.ambiguous(self.prepared.index(), key, rows));
             }
             found = Some(row);
         }
@@ -150,7 +149,8 @@ impl<M: Medium> Get<M> {
     /// [`Error::Conflict`](crate::Error::Conflict) when another statement or transaction has the
     /// row, and [`Error::Deadlock`](crate::Error::Deadlock) when that waits for this one;
     /// [`Error::Overtaken`](crate::Error::Overtaken) when the row was changed since the transaction
-    /// took its snapshot. When the row is damaged, or the medium met a fault.
+    /// took its snapshot; [`Error::Ambiguous`](crate::Error::Ambiguous) as for [`run`](Get::run).
+    /// When the row is damaged, or the medium met a fault.
     pub fn lock_in<R>(
         &self,
         transaction: &mut Transaction<'_, M>,

@@ -56,7 +56,9 @@ impl<M: Medium> Upsert<M> {
     ///
     /// Those of [`run`](Upsert::run), and [`Error::Overtaken`](crate::Error::Overtaken) when
     /// another transaction has inserted, changed or removed a row with the key since this one took
-    /// its snapshot. Nothing was changed then, and the transaction goes on.
+    /// its snapshot; [`Error::Ambiguous`](crate::Error::Ambiguous) when the index was
+    /// [made](crate::Database::create_index) since, and two rows had the key at its moment. Nothing
+    /// was changed then, and the transaction goes on.
     pub fn run_in<R>(
         &self,
         transaction: &mut Transaction<'_, M>,
@@ -74,6 +76,7 @@ impl<M: Medium> Upsert<M> {
         change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
     ) -> Result<Upserted<R>> {
         let Prepared { engine, table, .. } = &self.prepared;
+        self.prepared.require_index()?;
         let index = self.prepared.index();
         engine.upsert(statement, table, index, values, |row, key, groups| {
             Changes::made(table, (index, key), (row, groups), change)

@@ -85,6 +85,13 @@ impl<M: Medium> Table<M> {
         Error::NoSuchIndex { table: self.name.clone(), index: name.to_owned() }
     }
 
+    /// Two rows had one key of an index at a moment at which it was not unique yet.
+    #[cold]
+    pub(crate) fn ambiguous(&self, index: &Index<M>, key: &Key, rows: [RowId; 2]) -> Error {
+        let key = key.tell(&self.format, &index.spec);
+        Error::Ambiguous { table: self.name.clone(), index: index.spec.name.clone(), key, rows }
+    }
+
     /// The index to which one was moved that is not in use any more; `None` if it was dropped.
     pub(crate) fn moved_to(&self, index: &Index<M>) -> Option<Arc<Index<M>>> {
         let set = self.indexes.load();

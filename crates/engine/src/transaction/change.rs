@@ -16,7 +16,7 @@ use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
 use crate::index::{HeldKeys, Index, IndexSet, Key, Member, Role};
 use crate::table::Table;
-use crate::table::ops::{Group, Head, RowPlace, key_cells};
+use crate::table::ops::{Group, Head, RowPlace, copy_of, key_cells};
 use crate::table::version::Version;
 use crate::{Error, Result};
 
@@ -94,6 +94,9 @@ impl<M: Medium> Engine<M> {
         mode: LockMode,
     ) -> Result<Option<Target<'t, M>>> {
         let mut waiting = statement.waiting_as(self, mode);
+        if statement.view.stamp < index.unique_since() {
+            self.require_one_row(table, index, key, statement.view)?;
+        }
         loop {
             let Some(found) = self.row_with(table, index, key, statement.view)? else {
                 return table.require_index(index).map(|()| None);
@@ -123,6 +126,31 @@ impl<M: Medium> Engine<M> {
         }
     }
 
+    /// Refuses a key that two rows have in a view that is older than the index is unique.
+    #[cold]
+    fn require_one_row(
+        &self,
+        table: &Table<M>,
+        index: &Index<M>,
+        key: &Key,
+        view: View,
+    ) -> Result<()> {
+        let mut first = None;
+        let other = table.search(index, key, |row| {
+            let Some(place) = table.place(row) else { return Ok(None) };
+            let _pin = self.heap.pin();
+            let is_seen = self.sees_key(table, index, key, row, place, view)?;
+            // A row number that was used before, with the same key, may have a second word.
+            Ok((is_seen && *first.get_or_insert(row) != row).then_some(row))
+        })?;
+        self.heap.verify()?;
+        self.require_kept(view)?;
+        match first.zip(other) {
+            Some((first, other)) => Err(table.ambiguous(index, key, [first, other])),
+            None => Ok(()),
+        }
+    }
+
     #[cold]
     pub(super) fn overtaken(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Error {
         let key = key.tell(&table.format, &index.spec);
@@ -130,8 +158,9 @@ impl<M: Medium> Engine<M> {
     }
 
     /// The row that has a key in a view. Without a snapshot, the newest rows are looked at one
-    /// after the other. So if none is found, they have to be the same when they are looked at
-    /// again, and none of them may be on its way: a commit may exchange one row for another.
+    /// after the other. So if none is found although there are some, they are looked at twice more.
+    /// They have to be the same then, and none of them may be on its way: a commit may exchange one
+    /// row for another.
     fn row_with(
         &self,
         table: &Table<M>,
@@ -139,11 +168,17 @@ impl<M: Medium> Engine<M> {
         key: &Key,
         view: View,
     ) -> Result<Option<Found>> {
+        let mut has_candidates = false;
+        let found = self.row_with_once(table, index, key, view, |_, _| has_candidates = true)?;
+        if found.is_some() || view.place.is_some() || !has_candidates {
+            return Ok(found);
+        }
         let mut before = LookedAt::new();
         loop {
             let mut rows = LookedAt::new();
-            let found = self.row_with_once(table, index, key, view, &mut rows)?;
-            if found.is_some() || view.place.is_some() || rows.is_empty() {
+            let look = |row, place| rows.push(self.look_at(table, row, place));
+            let found = self.row_with_once(table, index, key, view, look)?;
+            if found.is_some() || rows.is_empty() {
                 return Ok(found);
             }
             if rows.iter().any(|row| self.stamps.is_on_its_way(row.stamp)) {
@@ -161,15 +196,15 @@ impl<M: Medium> Engine<M> {
         index: &Index<M>,
         key: &Key,
         view: View,
-        looked_at: &mut LookedAt,
+        mut look: impl FnMut(RowId, RowPlace),
     ) -> Result<Option<Found>> {
         let mut failed = None;
         let found = table.search(index, key, |row| {
             let Some(place) = table.place(row) else { return Ok(None) };
+            // It is read as a whole if it has the key.
+            table.prefetch(place);
             let _pin = self.heap.pin();
-            if view.place.is_none() {
-                looked_at.push(self.look_at(table, row, place));
-            }
+            look(row, place);
             match self.sees_key(table, index, key, row, place, view) {
                 Ok(is_seen) => Ok(is_seen.then_some(Found { row, place })),
                 Err(error) => {
@@ -236,7 +271,7 @@ impl<M: Medium> Engine<M> {
         let (table, place) = (claimed.table, claimed.place);
         let is_removal = cells.is_none();
         let has = [0, 1].map(|group| cells.as_ref().is_some_and(|new| new[group] != old[group]));
-        let cells = cells.unwrap_or_else(|| old.clone());
+        let cells = cells.unwrap_or_else(|| copy_of(&old));
         let mut waiting = statement.waiting(self);
         let mut set;
         // The keys are held until the version is published: until then, nobody can see that the row

@@ -16,6 +16,8 @@ use crate::{Error, Result};
 /// How often somebody is looked at again who decides whether a row has a key, at least: statements
 /// are done in a moment.
 const TURNS: u32 = 100;
+/// How long a statement is waited for, or a transaction that is ending, at least.
+const STATEMENT_MS: u64 = 1_000;
 
 impl<M: Medium> Engine<M> {
     /// Refuses an index that is to be unique, and in which two rows have the same key, or may have
@@ -77,7 +79,9 @@ impl<M: Medium> Engine<M> {
             return Ok(());
         }
         let waited_ms = self.clock.now_ms(self.medium()).saturating_sub(since_ms);
-        if turns >= TURNS && waited_ms >= self.waits.limit_ms() {
+        let is_open = holder.slot.is_some_and(|slot| self.statuses.open_in(slot).is_some());
+        let limit_ms = self.waits.limit_ms().max(if is_open { 0 } else { STATEMENT_MS });
+        if turns >= TURNS && waited_ms >= limit_ms {
             return Err(self.in_the_way(holder, wanted));
         }
         self.heap.verify()?;

@@ -21,7 +21,7 @@
 //!
 //! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted, and 4 if somebody
 //!             knew the transaction's name, or 8 if nobody did at a clean close (8)
-//!          8  stamp of the commit (48 bits), checksum of the outcome (16)
+//!          8  stamp of the commit (48 bits), checksum of the outcome, but for who knows it (16)
 //! ```
 //!
 //! A statement writes what it changes where nothing leads to it, then its record, flushes both, and
@@ -441,12 +441,14 @@ impl Outcome {
             Asked::BySomebody => Self::NAMED,
             Asked::ByNobody => Self::NAMELESS,
         };
-        let first = self.serial.get() | (kind | asked) << Self::SHIFT;
+        let first = self.serial.get() | kind << Self::SHIFT;
         let stamp = self.committed.unwrap_or(0);
         let mut bytes = [0; 2 * WORD_LEN as usize];
         bytes[..8].copy_from_slice(&first.to_le_bytes());
         bytes[8..].copy_from_slice(&stamp.to_le_bytes());
-        [first, stamp | xxh3_64(&bytes) << Self::CHECKSUM_SHIFT]
+        // Not of who has asked: that changes later, by one word that a crash cannot tear.
+        let checksum = xxh3_64(&bytes);
+        [first | asked << Self::SHIFT, stamp | checksum << Self::CHECKSUM_SHIFT]
     }
 
     /// Writes it at `at`, over one of a transaction that is durable in its rows.

@@ -40,10 +40,16 @@ impl Stamps {
         self.visible.load(Ordering::Acquire)
     }
 
+    /// The greatest stamp that somebody has taken: its commit may be in progress.
+    pub(crate) fn last(&self) -> u64 {
+        // Relaxed: the number alone matters.
+        self.last.load(Ordering::Relaxed)
+    }
+
     /// Whether a commit is in progress, and readers will see it.
     pub(crate) fn is_on_its_way(&self, stamp: u64) -> bool {
-        // Relaxed: the number alone matters. A damaged row may state any.
-        stamp > self.visible() && stamp <= self.last.load(Ordering::Relaxed)
+        // A damaged row may state any.
+        stamp > self.visible() && stamp <= self.last()
     }
 
     /// Takes the next stamp.

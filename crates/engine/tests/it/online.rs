@@ -7,8 +7,8 @@ use std::thread;
 
 use remanent_engine::{
     Database, Durability, Error, IndexKind, IndexSpec, LockMode, Moment, NewIndex, Order,
-    Placement, Rebuild, Resumed, Row, RowId, Structure, Table, TableSpec, TransactionOptions, Type,
-    Value,
+    Placement, Rebuild, Resumed, Row, RowId, Structure, Table, TableSpec, Transaction,
+    TransactionOptions, Type, Value,
 };
 use remanent_pmem::Pool;
 
@@ -276,6 +276,7 @@ fn an_index_is_not_unique_while_two_rows_have_a_key() {
 
         // They have it for a reader of now alone.
         let before = database.snapshot();
+        let mut older = database.begin().unwrap();
         let update = table.prepare_update("primary").unwrap();
         update.run(&[101.into()], |_, row| row.set(1, "another")).unwrap();
         let between = database.snapshot();
@@ -290,9 +291,31 @@ fn an_index_is_not_unique_while_two_rows_have_a_key() {
         assert_eq!(get.run(&between, &["same".into()], id).unwrap(), Some(100));
         assert_eq!(get.run(&database.snapshot(), &["same".into()], id).unwrap(), Some(100));
         assert!(matches!(insert(&table, 103, Some("same"), 1), Err(Error::Unique { .. })));
+        require_changes_ambiguous(&table, &mut older);
+        older.abort().unwrap();
         drop((before, between));
         require_all_exact(&database, &table);
     }
+}
+
+/// For a transaction at whose moment two rows had the key "same" of the index "by_name".
+fn require_changes_ambiguous(table: &Table, older: &mut Transaction<'_>) {
+    let key = ["same".into()];
+    let update = table.prepare_update("by_name").unwrap();
+    let delete = table.prepare_delete("by_name").unwrap();
+    let upsert = table.prepare_upsert("by_name").unwrap();
+    let get = table.prepare_get("by_name").unwrap();
+    let row = [104.into(), "same".into(), 1.into(), "".into()];
+    let refused = [
+        update.run_in(older, &key, |_, row| row.set(2, 7)).map(drop),
+        delete.run_in(older, &key).map(drop),
+        upsert.run_in(older, &row, |_, row| row.set(2, 7)).map(drop),
+        get.lock_in(older, &key, LockMode::Wait, |_| Ok(())).map(drop),
+    ];
+    for refused in refused {
+        assert!(matches!(refused, Err(Error::Ambiguous { .. })), "{refused:?}");
+    }
+    assert_eq!(older.statement(), 0);
 }
 
 #[test]
@@ -356,6 +379,7 @@ fn handles_of_a_dropped_index_say_so_and_those_of_a_moved_one_go_on() {
         open.abort().unwrap();
         assert!(delete.run(&key).unwrap());
     }
+    let upsert = table.prepare_upsert("by_name").unwrap();
     database.drop_index(&table, "by_name").unwrap();
     let key = ["name 1".into()];
     let is_told = |error: Error| {
@@ -369,6 +393,10 @@ fn handles_of_a_dropped_index_say_so_and_those_of_a_moved_one_go_on() {
     is_told(range.run(&now, all(), Order::Ascending, visit).unwrap_err());
     is_told(update.run(&key, |_, _| Ok(())).unwrap_err());
     is_told(delete.run(&key).unwrap_err());
+    for name in [Value::Null, "name 1".into()] {
+        let row = [900.into(), name, 1.into(), "".into()];
+        is_told(upsert.run(&row, |_, _| Ok(())).unwrap_err());
+    }
     let mut open = database.begin().unwrap();
     is_told(get.lock_in(&mut open, &key, LockMode::Wait, |_| Ok(())).unwrap_err());
     // Another one of the name is another index.
