@@ -8,7 +8,7 @@ use remanent_structures::RowId;
 use super::Row;
 use crate::Result;
 use crate::table::Table;
-use crate::table::ops::Group;
+use crate::table::ops::{Group, copy_of};
 use crate::transaction::view::View;
 
 impl<M: Medium> Table<M> {
@@ -20,7 +20,7 @@ impl<M: Medium> Table<M> {
         require_kept: impl Fn() -> Result<()>,
         mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
-        let with_groups = |row, groups: &[Group; 2]| visit(&Row::new(self, row, groups.clone()));
+        let with_groups = |row, groups: &[Group; 2]| visit(&Row::new(self, row, copy_of(groups)));
         self.scan_groups(view, [true, true], require_kept, with_groups)
     }
 

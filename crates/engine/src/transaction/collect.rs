@@ -45,7 +45,7 @@ struct Folded<M: Medium> {
     suspects: SmallVec<[Suspect; 4]>,
     /// The indexes that lose the row's old words.
     set: Arc<IndexSet<M>>,
-    /// Cells from which keys are read that the row had before.
+    /// Cells from which keys are read that the row had before; none if its keys have not changed.
     old_keys: SmallVec<[[Group; 2]; 2]>,
     /// Those of all states that are left.
     keys: SmallVec<[[Group; 2]; 2]>,
@@ -201,17 +201,25 @@ impl<M: Medium> Engine<M> {
         }
         let (left, old) = chain.split_at(chain.len() - count);
         let set = table.indexes.load_full();
-        let of_versions = |versions| table.keys_of_versions(place, versions, set.needs_others);
+        let changes_keys = |version: &Version| {
+            version.is_removal || version.has[0] || set.needs_others && version.has[1]
+        };
+        let has_new_keys = old.iter().any(changes_keys);
+        let of_versions = |versions| match has_new_keys {
+            true => table.keys_of_versions(place, versions, set.needs_others),
+            false => Ok(SmallVec::new()),
+        };
         let both = of_versions(old).and_then(|old| Ok((old, of_versions(left)?)));
         let (mut old_keys, mut keys) = both.inspect_err(|_| table.give_free(place))?;
-        old_keys.push(table.key_groups_in_tile(place, set.needs_others));
+        let in_tile = || has_new_keys.then(|| table.key_groups_in_tile(place, set.needs_others));
+        old_keys.extend(in_tile());
         for group in 0..2 {
             let cells = old.iter().find_map(|version| table.own_group(*version, group));
             if let Some(cells) = cells {
                 table.write_group(place, group, &cells);
             }
         }
-        keys.push(table.key_groups_in_tile(place, set.needs_others));
+        keys.extend(in_tile());
         let suspects = old.iter().map(|version| lane.suspect(version.offset)).collect();
         let (newest, next) = (old[0], left.last().copied());
         let folded = Folded { garbage, place, newest, next, suspects, set, old_keys, keys };

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::index::{Index, IndexSet, Key, Member, Role};
 use crate::table::Table;
 use crate::table::layout::{Claim, Pending, State};
-use crate::table::ops::{Group, Head, RowPlace, key_cells};
+use crate::table::ops::{Group, Head, RowPlace, copy_of, key_cells};
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -94,7 +94,7 @@ impl<M: Medium> Engine<M> {
             let words = words.map(|(index, key)| (index.id, key.clone())).collect();
             let table = Arc::clone(table);
             let deferred = DeferredRow { table, row, place, own: None, is_new: true };
-            self.defer(statement, deferred, [None, Some(new_row.groups.clone())], words);
+            self.defer(statement, deferred, [None, Some(copy_of(&new_row.groups))], words);
             return Ok(row);
         }
         table.flush_groups(place);
