@@ -12,6 +12,7 @@ use crate::query::{Delete, Find, Get, Range, Row, Scan, Update, Upsert};
 use crate::rebuild::{Rebuild, RebuildProgress};
 use crate::root::Root;
 use crate::schema::{Column, IndexSpec, NewIndex, Placement, TableSpec};
+use crate::sequence::ops::RESERVED;
 use crate::table;
 use crate::transaction::{
     Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
@@ -70,8 +71,11 @@ impl<M: Medium> Database<M> {
     /// When the description is wrong, a table of this name is there, or the pool is full: nothing
     /// was changed then. When the medium met a fault.
     pub fn create_table(&self, spec: &TableSpec) -> Result<Table<M>> {
-        let table = self.engine.create_table(spec)?;
-        Ok(Table { engine: Arc::clone(&self.engine), core: table })
+        if spec.name.starts_with(RESERVED) {
+            let reason = format!("names that begin with {RESERVED:?} are the database's own");
+            return Err(Error::Schema { table: spec.name.clone(), reason });
+        }
+        Ok(Table::of(&self.engine, self.engine.create_table(spec)?))
     }
 
     /// Drops a table: one durable step. Handles to it answer [`Error::NoSuchTable`] from then on,
@@ -97,7 +101,10 @@ impl<M: Medium> Database<M> {
     /// When there is none, or not even what dropping needs is left in a full pool: nothing was
     /// changed then. When the medium met a fault.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        self.engine.drop_table(name)
+        match name.starts_with(RESERVED) {
+            true => Err(Error::NoSuchTable { table: name.to_owned() }),
+            false => self.engine.drop_table(name),
+        }
     }
 
     /// Makes an index of a table, while others read and change it: one durable step, after which
@@ -176,6 +183,10 @@ impl<M: Medium> Database<M> {
         self.engine.place_index(self.own(table)?, index, placement)
     }
 
+    pub(crate) fn engine(&self) -> &Arc<Root<M>> {
+        &self.engine
+    }
+
     /// A table, if it is one of this database.
     fn own<'t>(&self, table: &'t Table<M>) -> Result<&'t Arc<table::Table<M>>> {
         match Arc::ptr_eq(&self.engine, &table.engine) {
@@ -190,15 +201,17 @@ impl<M: Medium> Database<M> {
     ///
     /// When there is none.
     pub fn table(&self, name: &str) -> Result<Table<M>> {
-        let core =
-            self.engine.table(name).ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
-        Ok(Table { engine: Arc::clone(&self.engine), core })
+        let found = Some(name).filter(|name| !name.starts_with(RESERVED));
+        let core = found.and_then(|name| self.engine.table(name));
+        let core = core.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
+        Ok(Table::of(&self.engine, core))
     }
 
     /// Names of all tables, in the order in which they were made.
     pub fn tables(&self) -> Vec<String> {
         let schema = self.engine.schema.lock(self.engine.medium());
-        schema.tables.iter().map(|table| table.name.clone()).collect()
+        let names = schema.tables.iter().map(|table| &table.name);
+        names.filter(|name| !name.starts_with(RESERVED)).cloned().collect()
     }
 
     /// The present moment: everything that was acknowledged by now, and nothing of what comes.
@@ -409,6 +422,10 @@ pub struct Table<M: Medium = Mapped> {
 }
 
 impl<M: Medium> Table<M> {
+    pub(crate) fn of(engine: &Arc<Root<M>>, core: Arc<table::Table<M>>) -> Self {
+        Table { engine: Arc::clone(engine), core }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.core.name

@@ -314,6 +314,32 @@ pub enum Error {
         /// The text.
         text: String,
     },
+    /// A sequence cannot be made, or set, as it was described.
+    #[error("sequence {sequence:?}: {reason}")]
+    Sequence {
+        /// Name of the sequence.
+        sequence: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// There is no sequence of this name.
+    #[error("there is no sequence {sequence:?}; `Database::sequences` lists those that are there")]
+    NoSuchSequence {
+        /// The name that was asked for.
+        sequence: String,
+    },
+    /// A sequence has given out all of its numbers.
+    #[error(
+        "sequence {sequence:?} has no more numbers in its range {}..={}; `Sequence::restart` has it \
+         begin again, and `SequenceSpec::cycling` makes one that does so by itself",
+        range.start(), range.end()
+    )]
+    SequenceExhausted {
+        /// Name of the sequence.
+        sequence: String,
+        /// Its range.
+        range: std::ops::RangeInclusive<i64>,
+    },
     /// A snapshot or a transaction of one database was used for a table of another.
     #[error("the snapshot or transaction is of another database than the table")]
     OtherDatabase,

@@ -63,6 +63,7 @@ mod query;
 mod rebuild;
 mod root;
 mod schema;
+mod sequence;
 mod table;
 mod transaction;
 mod value;
@@ -80,6 +81,7 @@ pub use self::schema::{
     COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewIndex, PRIMARY,
     Placement, ROW_LEN_MAX, Structure, TableSpec,
 };
+pub use self::sequence::{Sequence, SequenceSpec};
 pub use self::transaction::{
     Durability, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction,
     TransactionOptions, Upserted,

@@ -76,6 +76,8 @@ const TYPES: &[(&str, &str, &[&str])] = &[
         "engine/src/transaction/session.rs",
         &["engine/subject", "engine/transactions"],
     ),
+    ("Database", "engine/src/sequence/mod.rs", &["engine/sequences"]),
+    ("Sequence", "engine/src/sequence/mod.rs", &["engine/sequences"]),
     ("Get", "engine/src/query/get.rs", &["engine/subject", "engine/transactions"]),
     ("Find", "engine/src/query/find.rs", &["engine/subject"]),
     ("Scan", "engine/src/query/select.rs", &["engine/sums"]),

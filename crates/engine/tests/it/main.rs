@@ -15,6 +15,7 @@ mod placement;
 mod rows;
 mod scans;
 mod schema;
+mod sequences;
 mod shop;
 mod snapshots;
 mod threads;

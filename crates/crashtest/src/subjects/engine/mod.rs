@@ -6,6 +6,7 @@ mod online;
 mod ordered;
 mod rows;
 mod scenarios;
+mod sequences;
 mod subject;
 mod sums;
 mod transactions;

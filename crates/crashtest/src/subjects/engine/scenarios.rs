@@ -3,6 +3,7 @@
 use remanent_crashsim::{Config, Nested};
 use remanent_engine::Rebuild;
 
+use super::sequences::Sequences;
 use super::subject::{Mix, Tables};
 use super::unique::Works;
 use crate::presets::{
@@ -24,6 +25,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ordered(),
         ordered_in_trouble(),
         online(),
+        sequences(),
         in_trouble(),
         by_threads(),
     ]
@@ -486,6 +488,32 @@ fn online() -> Vec<Scenario> {
             "interleavings of three threads that make, drop and move indexes, and change rows",
             raced(),
             interleaved(3, 2, 3, 2_000),
+        )
+        .with_weight(40),
+    ]
+}
+
+/// Sequences of numbers.
+fn sequences() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 16, samples: 2 };
+    vec![
+        Scenario::new(
+            "engine/sequences",
+            "sequences are made, dropped, restarted, and give out numbers",
+            Sequences,
+            prepared(alone(2, 8)),
+        ),
+        Scenario::new(
+            "engine/sequences-recovery",
+            "the same; crashes inside recovery and after it",
+            Sequences,
+            Config { nested: recovery, after: 6, creation: false, ..few_images(alone(4, 4)) },
+        ),
+        Scenario::new(
+            "engine/sequences-interleaved",
+            "interleavings of three threads that draw from the same sequences",
+            Sequences,
+            interleaved(3, 2, 3, 900),
         )
         .with_weight(40),
     ]
