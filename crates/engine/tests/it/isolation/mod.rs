@@ -28,7 +28,6 @@ const ROUNDS: u32 = 10_000;
 const TOGETHER: u32 = 20;
 /// Lists that a round's transactions choose from, half of which are the next ones', too.
 const LISTS: u32 = 4;
-const LISTS_IN_ALL: u32 = ROUNDS / TOGETHER * 2 + LISTS;
 const THREADS: usize = 4;
 
 /// Numbers without a pattern.
@@ -46,8 +45,21 @@ fn list_of(bytes: &[u8]) -> List {
     bytes.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]])).collect()
 }
 
+/// What threads do wrong, so that the checker has something to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Control {
+    Nothing,
+    /// They read the present, not the transaction's moment.
+    ReadsPresent,
+    /// They write what they have read before they see what was committed since.
+    WritesBlindly,
+}
+
 /// What the threads share.
 struct Shared<'d> {
+    control: Control,
+    /// Transactions of each thread.
+    rounds: u32,
     database: &'d Database,
     table: &'d Table,
     /// The next number of each list.
@@ -84,7 +96,15 @@ impl Run<'_, '_> {
 
     fn read(&mut self, transaction: &Transaction<'_>, key: u32) -> Result<(), Error> {
         let get = self.shared.table.prepare_get("primary")?;
-        let list = get.run(transaction, &[key.into()], |row| Ok(list_of(row.get(1)?)))?;
+        let read = |row: &remanent_engine::Row<'_>| Ok(list_of(row.get(1)?));
+        let list = match self.shared.control {
+            Control::ReadsPresent => {
+                get.run(&self.shared.database.snapshot(), &[key.into()], read)?
+            }
+            Control::Nothing | Control::WritesBlindly => {
+                get.run(transaction, &[key.into()], read)?
+            }
+        };
         self.steps.push(Step::Read(key, list.expect("every list is there")));
         Ok(())
     }
@@ -104,8 +124,17 @@ impl Run<'_, '_> {
     fn append(&mut self, transaction: &mut Transaction<'_>, key: u32) -> Result<(), Error> {
         let number = self.shared.next[key as usize].fetch_add(1, Ordering::Relaxed) as u16;
         let update = self.shared.table.prepare_update("primary")?;
+        let mut read_before = None;
+        if self.shared.control == Control::WritesBlindly {
+            let get = self.shared.table.prepare_get("primary")?;
+            read_before =
+                get.run(transaction, &[key.into()], |row| Ok(row.get::<&[u8]>(1)?.to_vec()))?;
+            thread::yield_now();
+            transaction.refresh()?;
+        }
         let appended = update.run_in(transaction, &[key.into()], |row, changes| {
-            let mut bytes = row.get::<&[u8]>(1)?.to_vec();
+            let read_now = || row.get::<&[u8]>(1).map(<[u8]>::to_vec);
+            let mut bytes = read_before.take().map_or_else(read_now, Ok)?;
             let before = list_of(&bytes);
             bytes.extend(number.to_le_bytes());
             changes.set(1, bytes.as_slice())?;
@@ -216,7 +245,7 @@ fn taken_back() -> Error {
 fn run_thread(shared: &Shared<'_>, thread: usize) -> Vec<history::Transaction> {
     let mut random = Random(thread as u64 + 1);
     let mut history = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..shared.rounds {
         if round % TOGETHER == 0 {
             shared.together.wait();
         }
@@ -235,12 +264,12 @@ fn read_all(shared: &Shared<'_>) -> history::Transaction {
         let list = get.run(&now, &[key.into()], |row| Ok(list_of(row.get(1)?)));
         Step::Read(key, list.unwrap().unwrap())
     };
-    let steps = (0..LISTS_IN_ALL).map(read).collect();
+    let steps = (0..shared.next.len() as u32).map(read).collect();
     history::Transaction { thread: THREADS, steps, is_committed: true }
 }
 
-#[test]
-fn threads_see_snapshot_isolation() {
+/// The transactions of some threads, and how often somebody was in the way of one.
+fn history_of(control: Control, rounds: u32) -> (Vec<history::Transaction>, u32) {
     let directory = tempfile::tempdir().unwrap();
     let options = Pool::options().emulation(Emulation::Nvram);
     let pool = options.create(directory.path().join("lists.pool")).unwrap();
@@ -250,13 +279,16 @@ fn threads_see_snapshot_isolation() {
         .column("list", Type::Bytes { max: 255 })
         .primary_key(["key"]);
     let table = database.create_table(&spec).unwrap();
-    for key in 0..LISTS_IN_ALL {
+    let lists = rounds / TOGETHER * 2 + LISTS;
+    for key in 0..lists {
         table.insert(&[key.into(), [].as_slice().into()]).unwrap();
     }
     let shared = Shared {
+        control,
+        rounds,
         database: &database,
         table: &table,
-        next: (0..LISTS_IN_ALL).map(|_| AtomicU32::new(0)).collect(),
+        next: (0..lists).map(|_| AtomicU32::new(0)).collect(),
         together: Barrier::new(THREADS),
         refused: AtomicU32::new(0),
     };
@@ -272,14 +304,42 @@ fn threads_see_snapshot_isolation() {
     });
     let mut history = history.into_inner().unwrap();
     history.push(read_all(&shared));
+    assert_eq!(database.check().unwrap(), []);
+    (history, shared.refused.into_inner())
+}
+
+#[test]
+fn threads_see_snapshot_isolation() {
+    let (history, refused) = history_of(Control::Nothing, ROUNDS);
     let committed = history.iter().filter(|of| of.is_committed).count();
     assert!(
         committed > 10_000 && committed < history.len() - 5_000,
         "{committed} of {} committed",
         history.len()
     );
-    let refused = shared.refused.into_inner();
     assert!(refused > 1_000, "{refused} statements met others");
     anomaly::check(&history).unwrap_or_else(|anomaly| panic!("{anomaly}"));
-    assert_eq!(database.check().unwrap(), []);
+}
+
+/// What threads do wrong is in their histories, and the checker finds it.
+#[test]
+fn the_checker_finds_what_threads_do_wrong() {
+    for control in [Control::ReadsPresent, Control::WritesBlindly] {
+        let (history, _) = history_of(control, 2_000);
+        let anomaly = anomaly::check(&history).expect_err("something is wrong with it");
+        let is_expected = match control {
+            Control::Nothing => false,
+            Control::ReadsPresent => matches!(
+                anomaly.kind,
+                anomaly::Kind::Internal | anomaly::Kind::GSingle | anomaly::Kind::GNonadjacent
+            ),
+            Control::WritesBlindly => matches!(
+                anomaly.kind,
+                anomaly::Kind::LostUpdate
+                    | anomaly::Kind::IncompatibleOrder
+                    | anomaly::Kind::Internal
+            ),
+        };
+        assert!(is_expected, "{control:?}: {anomaly}");
+    }
 }
