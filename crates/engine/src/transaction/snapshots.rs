@@ -1,6 +1,6 @@
 //! Which snapshots are in use: what they can see is kept.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use remanent_pmem::Medium;
@@ -15,6 +15,8 @@ const PLACES: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     places: Box<[Place]>,
+    /// None of the places behind so many was ever taken: who folds looks at few lines.
+    taken_end: AtomicUsize,
     /// How long one is kept, in ms.
     limit_ms: AtomicU64,
     /// What each place was last seen to have, and since when, in ms: who folds looks.
@@ -47,6 +49,7 @@ impl Snapshots {
     pub(crate) fn new() -> Self {
         Snapshots {
             places: (0..PLACES).map(|_| Place::default()).collect(),
+            taken_end: AtomicUsize::new(0),
             limit_ms: AtomicU64::new(LIMIT.as_millis() as u64),
             ages: PauseMutex::new(vec![(0, 0); PLACES]),
         }
@@ -78,7 +81,7 @@ impl Snapshots {
     pub(crate) fn expire(&self, stamps: &Stamps, now_ms: u64) {
         let Some(mut ages) = self.ages.try_lock() else { return };
         let (visible, limit_ms) = (stamps.visible(), self.limit_ms.load(Ordering::Relaxed));
-        for (place, (seen, since_ms)) in self.places.iter().zip(ages.iter_mut()) {
+        for (place, (seen, since_ms)) in self.taken().iter().zip(ages.iter_mut()) {
             // Relaxed: the exchange below decides.
             let word = place.0.load(Ordering::Relaxed);
             // Firm ones are greater. One that keeps nothing does not age: there may be another one
@@ -148,11 +151,28 @@ impl Snapshots {
                         .compare_exchange(0, as_word, Ordering::SeqCst, Ordering::Relaxed)
                         .is_ok()
                 {
+                    self.note_taken(place);
                     return place;
                 }
             }
             medium.pause();
         }
+    }
+
+    /// Has who folds look at a place, too.
+    #[inline]
+    fn note_taken(&self, place: usize) {
+        // Relaxed: it grows alone, and who finds it too small exchanges it.
+        if place >= self.taken_end.load(Ordering::Relaxed) {
+            // SeqCst: before the caller's fence; partner of the load in `taken`.
+            self.taken_end.fetch_max(place + 1, Ordering::SeqCst);
+        }
+    }
+
+    /// The places that were ever taken, by who has announced it.
+    fn taken(&self) -> &[Place] {
+        // SeqCst: behind the fence in `horizon`; partner of the exchange in `note_taken`.
+        &self.places[..self.taken_end.load(Ordering::SeqCst)]
     }
 
     /// Gives a snapshot back.
@@ -167,7 +187,7 @@ impl Snapshots {
         let visible = stamps.visible();
         // SeqCst: partner of the fence in `hold`.
         fence(Ordering::SeqCst);
-        let held = self.places.iter().filter_map(|place| {
+        let held = self.taken().iter().filter_map(|place| {
             // Acquire: partner of the store in `give_back`.
             match place.0.load(Ordering::Acquire) {
                 0 | EXPIRED => None,
