@@ -52,7 +52,6 @@ impl<M: Medium> Sequence<M> {
     /// [`Error::NoSuchSequence`](crate::Error::NoSuchSequence) when it was dropped and the handle
     /// has none left. When the pool is full, the row is damaged, or the medium met a fault: the
     /// numbers that were to be reserved may be lost.
-    #[expect(clippy::should_implement_trait, reason = "it takes a shared handle, and may fail")]
     pub fn next(&self) -> Result<i64> {
         let reserve = || {
             self.update.run(&[self.name.as_str().into()], |row, changes| {
