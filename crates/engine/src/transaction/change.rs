@@ -235,6 +235,10 @@ impl<M: Medium> Engine<M> {
         let Target { row, mut claimed, groups: old } = target;
         let (table, place) = (claimed.table, claimed.place);
         let is_removal = cells.is_none();
+        if let Some(new) = &cells {
+            // Folding finds it.
+            table.make_room(place, &new[1])?;
+        }
         let has = [0, 1].map(|group| cells.as_ref().is_some_and(|new| new[group] != old[group]));
         let cells = cells.unwrap_or_else(|| old.clone());
         let mut waiting = statement.waiting(self);
@@ -266,7 +270,9 @@ impl<M: Medium> Engine<M> {
             return Ok(());
         }
         // The lane is held until something leads to the version.
-        let (mut lane, block) = match self.version_block(table, has) {
+        let groups = [&cells[0][..], &cells[1]];
+        let added_len = table.added_len_of(has, groups);
+        let (mut lane, block) = match self.version_block(table, has, added_len) {
             Ok(allocated) => allocated,
             Err(error) => {
                 Self::remove_words(row, &words)?;
@@ -278,8 +284,9 @@ impl<M: Medium> Engine<M> {
         let (stamp, previous) = (identity.stamp, claimed.newest());
         let number = statement.slot.open().map_or(0, |open| open.statement + 1);
         let offset = block.offset;
-        let version = Version { offset, row, stamp, statement: number, previous, has, is_removal };
-        let content = table.write_version(version, identity, [&cells[0], &cells[1]]);
+        let version =
+            Version { offset, row, stamp, statement: number, previous, has, added_len, is_removal };
+        let content = table.write_version(version, identity, groups);
         let new = NewState { table, row, place, version: offset, is_own: claimed.own.is_some() };
         self.write_record(statement, commit.as_ref(), &new, content);
         // Fence: version, words of the indexes and record; before anybody sees the change, and
@@ -353,10 +360,15 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Room for a version, and the lane that it is in doubt by.
-    fn version_block(&self, table: &Table<M>, has: [bool; 2]) -> Result<(Lane<'_, M>, Block)> {
+    fn version_block(
+        &self,
+        table: &Table<M>,
+        has: [bool; 2],
+        added_len: u64,
+    ) -> Result<(Lane<'_, M>, Block)> {
         let allocate = || {
             let mut lane = self.heap.enter().prepare_to_write();
-            let block = table.allocate_version(&mut lane, has)?;
+            let block = table.allocate_version(&mut lane, has, added_len)?;
             Ok((lane, block))
         };
         match allocate() {

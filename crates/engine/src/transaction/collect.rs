@@ -201,17 +201,8 @@ impl<M: Medium> Engine<M> {
         }
         let (left, old) = chain.split_at(chain.len() - count);
         let set = table.indexes.load_full();
-        let of_versions = |versions| table.keys_of_versions(place, versions, set.needs_others);
-        let both = of_versions(old).and_then(|old| Ok((old, of_versions(left)?)));
-        let (mut old_keys, mut keys) = both.inspect_err(|_| table.give_free(place))?;
-        old_keys.push(table.key_groups_in_tile(place, set.needs_others));
-        for group in 0..2 {
-            let cells = old.iter().find_map(|version| table.own_group(*version, group));
-            if let Some(cells) = cells {
-                table.write_group(place, group, &cells);
-            }
-        }
-        keys.push(table.key_groups_in_tile(place, set.needs_others));
+        let written = write_oldest(table, place, (left, old), set.needs_others);
+        let [old_keys, keys] = written.inspect_err(|_| table.give_free(place))?;
         let suspects = old.iter().map(|version| lane.suspect(version.offset)).collect();
         let (newest, next) = (old[0], left.last().copied());
         let folded = Folded { garbage, place, newest, next, suspects, set, old_keys, keys };
@@ -286,6 +277,30 @@ impl<M: Medium> OldWords<M> {
         }
         removed
     }
+}
+
+/// The cells for keys of some states of a row.
+type States = SmallVec<[[Group; 2]; 2]>;
+
+/// Writes the newest of the oldest versions of a row into its tile. Returns the cells for keys that
+/// these versions and the tile had, and those of the states that are left.
+fn write_oldest<M: Medium>(
+    table: &Table<M>,
+    place: RowPlace,
+    (left, old): (&[Version], &[Version]),
+    needs_others: bool,
+) -> Result<[States; 2]> {
+    let of_versions = |versions| table.keys_of_versions(place, versions, needs_others);
+    let (mut old_keys, mut keys) = (of_versions(old)?, of_versions(left)?);
+    old_keys.push(table.key_groups_in_tile(place, needs_others)?);
+    for group in 0..2 {
+        let cells = old.iter().find_map(|version| table.own_group(*version, group));
+        if let Some(cells) = cells {
+            table.write_group(place, group, &cells)?;
+        }
+    }
+    keys.push(table.key_groups_in_tile(place, needs_others)?);
+    Ok([old_keys, keys])
 }
 
 /// How far folding has come.
