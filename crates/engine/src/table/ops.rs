@@ -6,6 +6,7 @@ use remanent_pmem::heap::layout::SMALL_LEN_MAX;
 use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use remanent_structures::RowId;
+use smallvec::SmallVec;
 
 use super::Table;
 pub(crate) use super::cells::Group;
@@ -153,8 +154,8 @@ impl<M: Medium> Table<M> {
     /// The cells of a group of a row, as it lies in its tile.
     #[inline]
     pub(crate) fn read_group(&self, place: RowPlace, group: usize) -> Result<Group> {
-        let mut cells = Group::new();
-        self.read_cells(place, group, &mut cells)?;
+        let mut cells = SmallVec::from_elem(0, self.format.group_len[group] as usize);
+        self.fill_cells(place, group, &mut cells)?;
         Ok(cells)
     }
 
@@ -167,6 +168,12 @@ impl<M: Medium> Table<M> {
         cells: &mut Group,
     ) -> Result<()> {
         cells.resize(self.format.group_len[group] as usize, 0);
+        self.fill_cells(place, group, cells)
+    }
+
+    /// Reads a group of a row into room of its length in a tile.
+    #[inline(always)]
+    fn fill_cells(&self, place: RowPlace, group: usize, cells: &mut Group) -> Result<()> {
         self.medium().read(self.group_at(place, group), cells);
         match group == 1 && self.format.cells.has_added() {
             true => self.read_added(place, cells),

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::LockMode;
 use super::deferred::DeferredRow;
+use super::stamps::Commit;
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::statuses::Fate;
 use super::view::View;
@@ -280,15 +281,8 @@ impl<M: Medium> Engine<M> {
             }
         };
         let commit = self.commit_of(statement.part);
-        let identity = self.identity_of(statement, commit.as_ref());
-        let (stamp, previous) = (identity.stamp, claimed.newest());
-        let number = statement.slot.open().map_or(0, |open| open.statement + 1);
-        let offset = block.offset;
-        let version =
-            Version { offset, row, stamp, statement: number, previous, has, added_len, is_removal };
-        let content = table.write_version(version, identity, groups);
-        let new = NewState { table, row, place, version: offset, is_own: claimed.own.is_some() };
-        self.write_record(statement, commit.as_ref(), &new, content);
+        let version = (block.offset, has, is_removal);
+        let new = self.write_change(statement, commit.as_ref(), &claimed, row, version, groups);
         // Fence: version, words of the indexes and record; before anybody sees the change, and
         // before it is acknowledged. Also what the record before has published.
         // Redundant flush: what folding has noted is flushed before its blocks are freed, too.
@@ -302,6 +296,35 @@ impl<M: Medium> Engine<M> {
         claimed.keep();
         self.end_statement(statement, commit, table, row, true);
         Ok(())
+    }
+
+    /// Writes a version of a row that is claimed: where, which groups it has, and whether it is a
+    /// removal. Then the record of its statement. The caller fences.
+    fn write_change<'t>(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        commit: Option<&Commit<'_, M>>,
+        claimed: &Claimed<'t, M>,
+        row: RowId,
+        (offset, has, is_removal): (u64, [bool; 2], bool),
+        groups: [&[u8]; 2],
+    ) -> NewState<'t, M> {
+        let (table, place) = (claimed.table, claimed.place);
+        let identity = self.identity_of(statement, commit);
+        let version = Version {
+            offset,
+            row,
+            stamp: identity.stamp,
+            statement: statement.slot.open().map_or(0, |open| open.statement + 1),
+            previous: claimed.newest(),
+            has,
+            added_len: table.added_len_of(has, groups),
+            is_removal,
+        };
+        let content = table.write_version(version, identity, groups);
+        let new = NewState { table, row, place, version: offset, is_own: claimed.own.is_some() };
+        self.write_record(statement, commit, &new, content);
+        new
     }
 
     /// Locks the unique keys that a row gets, if nobody has them. `Err` says who decides whether

@@ -7,7 +7,7 @@
 use remanent_crashsim::Rng;
 use remanent_engine::{Changes, Database, Error, NewColumn, Row, Table, Type, Value};
 
-use super::rows::{M, Statement, VALUES};
+use super::rows::{M, Statement, VALUES, name};
 use super::subject::Op;
 
 /// Columns that are added at the most.
@@ -121,10 +121,16 @@ pub(super) fn add_to_model(count: &mut u64) -> bool {
     is_possible
 }
 
-/// Adds the next column; false if there are all.
-pub(super) fn add(database: &Database<M>, name: &str) -> Result<bool, Error> {
+/// Whether the first table has not all the columns that an operation needs.
+pub(super) fn are_missing(database: &Database<M>, op: &Op) -> bool {
+    let needed = needed(op);
+    needed > 0 && database.table(&name(0)).is_ok_and(|table| needed > count(&table))
+}
+
+/// Adds the next column to the first table; false if there are all.
+pub(super) fn add(database: &Database<M>) -> Result<bool, Error> {
     loop {
-        let table = database.table(name)?;
+        let table = database.table(&name(0))?;
         if count(&table) == COLUMNS {
             return Ok(false);
         }

@@ -513,17 +513,11 @@ impl Subject for Tables {
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Rows> {
         let database = &open.object;
-        if self.has_columns() && columns::needed(op) > 0 {
-            match database.table(&name(0)) {
-                Ok(table) if columns::needed(op) > columns::count(&table) => return Answer::None,
-                found => drop(found),
-            }
+        if self.has_columns() && columns::are_missing(database, op) {
+            return Answer::None;
         }
         match *op {
-            Op::AddColumn => {
-                let add = || columns::add(database, &name(0));
-                answer(self.patiently(open, add), Answer::Bool)
-            }
+            Op::AddColumn => answer(self.patiently(open, || columns::add(database)), Answer::Bool),
             Op::Create(table) => match self.create(database, table) {
                 Err(Error::Schema { .. }) => Answer::Bool(false),
                 made => answer(made, |()| Answer::Bool(true)),
