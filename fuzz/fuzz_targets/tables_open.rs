@@ -13,8 +13,8 @@ use arbitrary::Arbitrary;
 use damage::{Change, change};
 use libfuzzer_sys::fuzz_target;
 use remanent_engine::{
-    Database, Durability, Order, PRIMARY, Result, Resumed, Row, Table, TableSpec, Transaction,
-    TransactionOptions, Type, Value,
+    Database, Durability, NewColumn, Order, PRIMARY, Result, Resumed, Row, Table, TableSpec,
+    Transaction, TransactionOptions, Type, Value,
 };
 use remanent_pmem::Pool;
 
@@ -66,11 +66,16 @@ fn exercise(dir: &Path, input: &Input) -> Result<()> {
     for id in 0..u32::from(input.count) % ROWS_MAX {
         insert(&table, id)?;
     }
+    let added = NewColumn::nullable("added", Type::U64).default(7);
+    let table = database.add_column(&table, &added)?;
     // Versions are folded when the database is closed, unless a snapshot needs the states before.
     let before = database.snapshot();
     let update = table.prepare_update("primary")?;
     for id in 0..u32::from(input.changed) {
-        update.run(&[id.into()], |_, row| row.set(2, id % 5 + 7))?;
+        update.run(&[id.into()], |_, row| {
+            row.set(2, id % 5 + 7)?;
+            row.set(3, id % 3 + 6)
+        })?;
     }
     leave_open(&database, &table, input.pending)?;
     change(pool.medium(), CHUNKS, &input.changes, |_, _| ());
@@ -103,7 +108,8 @@ fn change_in(table: &Table, transaction: &mut Transaction<'_>, id: u32) -> Resul
             let id = 2 * ROWS_MAX + id;
             let name = format!("name {id}");
             // It may be there by now.
-            let _ = table.insert_in(transaction, &[id.into(), name.as_str().into(), 3.into()]);
+            let values = [id.into(), name.as_str().into(), 3.into(), 9.into()];
+            let _ = table.insert_in(transaction, &values);
             Ok(())
         }
         _ => {
@@ -117,13 +123,14 @@ fn change_in(table: &Table, transaction: &mut Transaction<'_>, id: u32) -> Resul
 fn insert(table: &Table, id: u32) -> Result<()> {
     let name = format!("name {id}");
     let name = if id.is_multiple_of(5) { Value::Null } else { name.as_str().into() };
-    table.insert(&[id.into(), name, (id % 7).into()]).map(drop)
+    let values = [id.into(), name, (id % 7).into(), (id % 9).into()];
+    table.insert(&values[..table.columns().len()]).map(drop)
 }
 
 /// Asks all questions, beginning with this one. An error of one says nothing about the next.
 fn ask(database: &Database, table: &Table, first: u8) -> Result<()> {
     let visit = |row: &Row<'_>| {
-        let _ = (row.value(0), row.value(1), row.value(2));
+        let _ = (row.value(0), row.value(1), row.value(2), row.value(3));
         ControlFlow::<()>::Continue(())
     };
     let get = table.prepare_get("by_name")?;

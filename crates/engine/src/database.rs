@@ -24,7 +24,7 @@ use crate::{Error, Result};
 ///
 /// Clones are handles to one database.
 pub struct Database<M: Medium = Mapped> {
-    engine: Arc<Root<M>>,
+    pub(crate) engine: Arc<Root<M>>,
 }
 
 impl Database {
@@ -188,7 +188,7 @@ impl<M: Medium> Database<M> {
     }
 
     /// A table, if it is one of this database.
-    fn own<'t>(&self, table: &'t Table<M>) -> Result<&'t Arc<table::Table<M>>> {
+    pub(crate) fn own<'t>(&self, table: &'t Table<M>) -> Result<&'t Arc<table::Table<M>>> {
         match Arc::ptr_eq(&self.engine, &table.engine) {
             true => Ok(&table.core),
             false => Err(Error::OtherDatabase),
@@ -419,11 +419,14 @@ impl<M: Medium> std::fmt::Debug for Database<M> {
 pub struct Table<M: Medium = Mapped> {
     engine: Arc<Root<M>>,
     core: Arc<table::Table<M>>,
+    /// Those that it had when the handle was made.
+    columns: Arc<Vec<Column>>,
 }
 
 impl<M: Medium> Table<M> {
     pub(crate) fn of(engine: &Arc<Root<M>>, core: Arc<table::Table<M>>) -> Self {
-        Table { engine: Arc::clone(engine), core }
+        let columns = core.columns.load_full();
+        Table { engine: Arc::clone(engine), core, columns }
     }
 
     /// Its name.
@@ -431,9 +434,10 @@ impl<M: Medium> Table<M> {
         &self.core.name
     }
 
-    /// Its columns, in their order.
+    /// Its columns, in their order: those that it had when the handle was made. Columns that were
+    /// [added](Database::add_column) since are known to [new handles](Database::table).
     pub fn columns(&self) -> &[Column] {
-        &self.core.columns
+        &self.columns
     }
 
     /// The number of the column of this name.
@@ -442,7 +446,7 @@ impl<M: Medium> Table<M> {
     ///
     /// When there is none.
     pub fn column(&self, name: &str) -> Result<usize> {
-        let found = self.core.columns.iter().position(|column| column.name == name);
+        let found = self.columns.iter().position(|column| column.name == name);
         found.ok_or_else(|| Error::NoSuchColumn {
             table: self.core.name.clone(),
             column: name.to_owned(),
@@ -464,8 +468,9 @@ impl<M: Medium> Table<M> {
     }
 
     /// Adds a row, and commits that: it is durable when this returns. The values are in the order
-    /// of the columns. One fence; each new tile takes four or more besides, each division of a hash
-    /// index's segment two, and each [ordered](TableSpec::ordered) index in the pool two.
+    /// of the [columns](Table::columns) that the handle knows. One fence; each new tile takes four or
+    /// more besides, each division of a hash index's segment two, and each
+    /// [ordered](TableSpec::ordered) index in the pool two.
     ///
     /// # Errors
     ///
@@ -473,7 +478,8 @@ impl<M: Medium> Table<M> {
     /// getting it ([`Error::Conflict`]), or the pool is full: nothing was changed then. When the
     /// medium met a fault: the row may be there.
     pub fn insert(&self, values: &[Value<'_>]) -> Result<RowId> {
-        self.engine.alone(|statement| self.engine.insert(statement, &self.core, values))
+        let (engine, columns) = (&self.engine, self.columns.len());
+        engine.alone(|statement| engine.insert(statement, &self.core, columns, values))
     }
 
     /// The same as a statement of a transaction: it is durable when this returns, and counts when
@@ -490,7 +496,7 @@ impl<M: Medium> Table<M> {
         values: &[Value<'_>],
     ) -> Result<RowId> {
         let mut statement = transaction.next_statement(&self.engine)?;
-        self.engine.insert(&mut statement, &self.core, values)
+        self.engine.insert(&mut statement, &self.core, self.columns.len(), values)
     }
 
     /// Prepares to read rows by the keys of a unique index; `primary` is that of the primary key.
@@ -692,7 +698,7 @@ impl<M: Medium> Table<M> {
     ///
     /// When the table has no such index.
     pub fn prepare_upsert(&self, index: &str) -> Result<Upsert<M>> {
-        Upsert::new(&self.engine, &self.core, index)
+        Upsert::new(&self.engine, &self.core, index, self.columns.len())
     }
 
     /// Prepares to read some columns of all rows, or of those that a filter takes, to count them,
@@ -757,7 +763,8 @@ impl<M: Medium> Table<M> {
 
 impl<M: Medium> Clone for Table<M> {
     fn clone(&self) -> Self {
-        Table { engine: Arc::clone(&self.engine), core: Arc::clone(&self.core) }
+        let (engine, core) = (Arc::clone(&self.engine), Arc::clone(&self.core));
+        Table { engine, core, columns: Arc::clone(&self.columns) }
     }
 }
 

@@ -36,6 +36,16 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// A column cannot be added as it was described.
+    #[error("column {column:?} cannot be added to table {table:?}: {reason}")]
+    Column {
+        /// Name of the table.
+        table: String,
+        /// The name that it was to have.
+        column: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// A unique index cannot be made, because two rows have the same values in its columns.
     #[error(
         "index {index:?} of table {table:?} cannot be unique: rows {} and {} have the same key \

@@ -46,7 +46,8 @@
 //!   to is looked at, so what a crash leaves of them does no harm. A hash index needs no fence of
 //!   its own. An ordered one in the pool takes two for each key that it gets or loses.
 //! - **Schema changes** are one durable step each. Indexes are made, dropped, and moved between
-//!   pool and DRAM while others read and change their table.
+//!   pool and DRAM while others read and change their table; columns are added without a look at
+//!   its rows.
 //!
 //! # Not there yet
 //!
@@ -54,11 +55,13 @@
 
 #![forbid(unsafe_code)]
 
+mod alter;
 mod catalog;
 mod database;
 mod engine;
 mod error;
 mod index;
+mod new_column;
 mod query;
 mod rebuild;
 mod root;
@@ -73,6 +76,7 @@ pub use remanent_structures::RowId;
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
 pub use self::index::order::Order;
+pub use self::new_column::NewColumn;
 pub use self::query::{
     Cells, Changes, Delete, Find, Get, KeyBound, Range, Row, Scan, Update, Upsert,
 };
@@ -95,6 +99,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/catalog/layout.rs", include_str!("catalog/layout.rs")),
     ("src/catalog/ops.rs", include_str!("catalog/ops.rs")),
     ("src/engine.rs", include_str!("engine.rs")),
+    ("src/table/extension.rs", include_str!("table/extension.rs")),
     ("src/table/ops.rs", include_str!("table/ops.rs")),
     ("src/table/recover.rs", include_str!("table/recover.rs")),
     ("src/table/version.rs", include_str!("table/version.rs")),

@@ -444,7 +444,7 @@ impl NewIndex {
     }
 }
 
-fn named(what: &str, name: &str) -> Result<(), String> {
+pub(crate) fn named(what: &str, name: &str) -> Result<(), String> {
     match name.len() {
         1..=NAME_LEN_MAX => Ok(()),
         len => Err(format!("a {what}'s name has {len} bytes; 1 to {NAME_LEN_MAX} are possible")),

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use remanent_engine::{Database, Error as EngineError, Order, Row, TableSpec, Type};
+use remanent_engine::{Database, Error as EngineError, NewColumn, Order, Row, TableSpec, Type};
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::papers::BpTree;
 use remanent_structures::{
@@ -153,7 +153,6 @@ fn ordered_tables() -> MapSubject {
 fn table() -> TableSpec {
     TableSpec::new(ROOT)
         .column("number", Type::U64)
-        .column("value", Type::Bytes { max: 8 })
         .column("twice", Type::U64)
         .primary_key(["number"])
         .unique("by_twice", ["twice"])
@@ -162,7 +161,10 @@ fn table() -> TableSpec {
 
 fn create_table(pool: &Pool, spec: &TableSpec) -> Result<Box<dyn Entries>> {
     let database = Database::create(pool, ROOT).map_err(of_engine)?;
-    database.create_table(spec).map_err(of_engine)?;
+    let table = database.create_table(spec).map_err(of_engine)?;
+    // So that its cells lie in extensions of tiles.
+    let value = NewColumn::new("value", Type::Bytes { max: 8 }).default(&[][..]);
+    database.add_column(&table, &value).map_err(of_engine)?;
     Ok(Box::new(InTable(database)))
 }
 
@@ -448,7 +450,7 @@ impl InTable {
     fn find(&self, index: &str, key: u64) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
         let get = self.0.table(ROOT)?.prepare_get(index)?;
         get.run(&self.0.snapshot(), &[key.into()], |row| {
-            Ok((row.get(0)?, row.get::<&[u8]>(1)?.to_vec()))
+            Ok((row.get(0)?, row.get::<&[u8]>(2)?.to_vec()))
         })
     }
 }
@@ -466,7 +468,7 @@ impl Entries for InTable {
 
     fn put(&self, number: u64, value: &[u8]) -> Result<()> {
         let table = self.0.table(ROOT).map_err(of_engine)?;
-        let row = [number.into(), value.into(), (2 * number).into()];
+        let row = [number.into(), (2 * number).into(), value.into()];
         table.insert(&row).map(drop).map_err(of_engine)
     }
 
@@ -478,7 +480,7 @@ impl Entries for InTable {
         let table = self.0.table(ROOT).map_err(of_engine)?;
         let mut visit_row = |row: &Row<'_>| {
             let number = row.get(0)?;
-            Ok::<bool, EngineError>(visit(Some(number), row.get::<&[u8]>(1)?))
+            Ok::<bool, EngineError>(visit(Some(number), row.get::<&[u8]>(2)?))
         };
         let visit = |row: &Row<'_>| match visit_row(row) {
             Ok(true) => ControlFlow::Continue(()),

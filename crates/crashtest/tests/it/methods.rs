@@ -60,6 +60,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
         "engine/src/database.rs",
         &["engine/subject", "engine/online", "engine/transactions", "../pools"],
     ),
+    ("Database", "engine/src/alter.rs", &["engine/columns"]),
     (
         "Table",
         "engine/src/database.rs",

@@ -46,7 +46,9 @@ impl Dead {
     fn has<M: Medium>(&self, medium: &M, block: Block) -> bool {
         let tag = medium.load(block.offset);
         match Kind::of_tag(tag) {
-            Some((Kind::Run | Kind::Tile | Kind::Version, table)) => self.tables.contains(&table),
+            Some((Kind::Run | Kind::Tile | Kind::Extension | Kind::Version, table)) => {
+                self.tables.contains(&table)
+            }
             Some((Kind::State | Kind::List, _)) => false,
             None => Words::owner_of(medium, block)
                 .is_some_and(|index| self.indexes.contains(&index.get())),

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use remanent_pmem::Medium;
 
 use super::ops::{Made, too_much};
-use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DroppedEntry, IndexEntry};
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DroppedEntry, IndexEntry, TableEntry};
 use crate::engine::{Engine, Schema};
 use crate::index::{Index, Member, Role};
 use crate::schema::{IndexKind, IndexSpec, NewIndex, Placement};
@@ -40,7 +40,7 @@ impl<M: Medium> Engine<M> {
         let spec = {
             let set = table.indexes.load();
             let others: Vec<&str> = set.named().map(|index| &index.spec.name[..]).collect();
-            new.resolve(&table.name, &table.columns, &others)?
+            new.resolve(&table.name, &table.columns.load(), &others)?
         };
         let index = self.begin_index(table, spec, None)?;
         let built = self.build_index(table, &index).and_then(|()| {
@@ -107,7 +107,7 @@ impl<M: Medium> Engine<M> {
         {
             let mut schema = self.schema.lock(self.medium());
             let mut catalog = schema.next_catalog();
-            let entries = entries_of(&mut catalog, table)?;
+            let entries = &mut entry_of(&mut catalog, table)?.indexes;
             entries.retain(|entry| entry.number != index.number);
             let dropped = index.rows.header();
             let dropped = dropped.map(|header| DroppedEntry::of_index(index.number, header));
@@ -207,7 +207,7 @@ impl<M: Medium> Engine<M> {
         let mut schema = self.schema.lock(self.medium());
         let mut catalog = schema.next_catalog();
         catalog.dropped.retain(|dropped| !dropped.is_index(index.number));
-        let entries = entries_of(&mut catalog, table)?;
+        let entries = &mut entry_of(&mut catalog, table)?.indexes;
         let new = IndexEntry::of(index);
         let is_moved =
             |entry: &&mut IndexEntry| moved.is_some_and(|moved| moved.number == entry.number);
@@ -246,14 +246,13 @@ impl<M: Medium> Engine<M> {
     }
 }
 
-/// The entries of a table's indexes.
-fn entries_of<'c, M: Medium>(
+/// The entry of a table.
+pub(super) fn entry_of<'c, M: Medium>(
     catalog: &'c mut Catalog,
     table: &Table<M>,
-) -> Result<&'c mut Vec<IndexEntry>> {
+) -> Result<&'c mut TableEntry> {
     let found = catalog.tables.iter_mut().find(|entry| entry.number == table.number);
-    let found = found.ok_or_else(|| Error::NoSuchTable { table: table.name.clone() })?;
-    Ok(&mut found.indexes)
+    found.ok_or_else(|| Error::NoSuchTable { table: table.name.clone() })
 }
 
 fn set_role<M: Medium>(table: &Table<M>, index: &Arc<Index<M>>, role: Role) {

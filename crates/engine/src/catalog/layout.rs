@@ -14,6 +14,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Catalog, DroppedEntry, IndexEntry, TableEntry};
+use crate::new_column::AddedColumn;
 use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement, Structure};
 use crate::value::Type;
 
@@ -92,8 +93,12 @@ impl Writer<'_> {
     }
 
     fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.extend(text.as_bytes());
+        self.bytes(text.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend(bytes);
     }
 }
 
@@ -111,10 +116,14 @@ impl Reader<'_> {
     }
 
     fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.bytes()?).ok()
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
         let len = self.number()?.try_into().ok()?;
-        let (text, rest) = self.0.split_at_checked(len)?;
+        let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
-        String::from_utf8(text.to_vec()).ok()
+        Some(bytes.to_vec())
     }
 
     /// At most `limit` of something.
@@ -168,6 +177,21 @@ impl DroppedEntry {
     }
 }
 
+impl Column {
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.text(&self.name);
+        writer.number(u16::from_le_bytes(self.of_type.code()));
+        writer.number(u8::from(self.is_nullable));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let name = reader.text()?;
+        let code: u16 = reader.number()?.try_into().ok()?;
+        let of_type = Type::from_code(code.to_le_bytes())?;
+        Some(Column { name, of_type, is_nullable: reader.number()? != 0 })
+    }
+}
+
 impl TableEntry {
     fn write(&self, writer: &mut Writer<'_>) {
         writer.text(&self.name);
@@ -176,10 +200,13 @@ impl TableEntry {
         writer.number(self.tile_rows.unwrap_or(0));
         writer.number(self.columns.len() as u64);
         for (column, is_key) in self.columns.iter().zip(&self.are_keys) {
-            writer.text(&column.name);
-            writer.number(u16::from_le_bytes(column.of_type.code()));
-            writer.number(u8::from(column.is_nullable));
+            column.write(writer);
             writer.number(u8::from(*is_key));
+        }
+        writer.number(self.added.len() as u64);
+        for AddedColumn { column, default } in &self.added {
+            column.write(writer);
+            writer.bytes(default);
         }
         writer.number(self.indexes.len() as u64);
         for index in &self.indexes {
@@ -191,15 +218,17 @@ impl TableEntry {
         let (name, number, state) = (reader.text()?, reader.small()?, reader.number()?);
         let tile_rows = Some(reader.small()?).filter(|&rows| rows != 0);
         let columns = reader.all(COLUMNS_MAX, |reader| {
-            let name = reader.text()?;
-            let code: u16 = reader.number()?.try_into().ok()?;
-            let of_type = Type::from_code(code.to_le_bytes())?;
-            let column = Column { name, of_type, is_nullable: reader.number()? != 0 };
+            let column = Column::read(reader)?;
             Some((column, reader.number()? != 0))
         })?;
         let (columns, are_keys): (Vec<_>, _) = columns.into_iter().unzip();
-        let indexes = reader.all(INDEXES_MAX, |reader| IndexEntry::read(reader, columns.len()))?;
-        Some(TableEntry { name, number, columns, are_keys, indexes, state, tile_rows })
+        let added = reader.all(COLUMNS_MAX - columns.len(), |reader| {
+            let (column, default) = (Column::read(reader)?, reader.bytes()?);
+            Some(AddedColumn { column, default }).filter(AddedColumn::is_valid)
+        })?;
+        let count = columns.len() + added.len();
+        let indexes = reader.all(INDEXES_MAX, |reader| IndexEntry::read(reader, count))?;
+        Some(TableEntry { name, number, columns, are_keys, added, indexes, state, tile_rows })
     }
 }
 
@@ -277,6 +306,7 @@ mod tests {
                 column("name", Type::Text { max: 15 }, true),
             ],
             are_keys: vec![true, false],
+            added: vec![AddedColumn { column: column("age", Type::U8, true), default: vec![0, 9] }],
             indexes: vec![index(4, Some(0x1_0000)), index(5, None)],
             state: 0x2_0000,
             tile_rows: Some(4),

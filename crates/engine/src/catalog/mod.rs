@@ -4,6 +4,7 @@
 //! the header lead to it, which is one word: so a change of any number of tables and indexes is one
 //! durable step.
 
+mod column;
 mod drop;
 mod index;
 mod layout;
@@ -13,6 +14,7 @@ pub(crate) mod recover;
 use remanent_pmem::Medium;
 
 use crate::index::Index;
+use crate::new_column::AddedColumn;
 use crate::schema::{Column, IndexSpec};
 use crate::table::layout::Format;
 
@@ -68,7 +70,9 @@ impl DroppedEntry {
 impl TableEntry {
     /// How its rows lie.
     pub(crate) fn format(&self) -> Format {
-        Format::new(&self.columns, &self.are_keys, self.tile_rows)
+        let format = Format::new(&self.columns, &self.are_keys, self.tile_rows);
+        self.added.iter().for_each(|added| format.cells.add(added));
+        format
     }
 }
 
@@ -77,9 +81,12 @@ impl TableEntry {
 pub(crate) struct TableEntry {
     pub(crate) name: String,
     pub(crate) number: u32,
+    /// Those that it was made with.
     pub(crate) columns: Vec<Column>,
-    /// Which columns are in the first group of a row: it does not change with the indexes.
+    /// Which of them are in the first group of a row: it does not change with the indexes.
     pub(crate) are_keys: Vec<bool>,
+    /// Columns that were added since.
+    pub(crate) added: Vec<AddedColumn>,
     pub(crate) indexes: Vec<IndexEntry>,
     /// Offset of its state.
     pub(crate) state: u64,

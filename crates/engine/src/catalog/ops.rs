@@ -121,6 +121,7 @@ impl<M: Medium> Engine<M> {
             number,
             columns: spec.columns.clone(),
             are_keys,
+            added: Vec::new(),
             indexes: made.indexes.iter().map(IndexEntry::of).collect(),
             state,
             tile_rows: spec.tile_rows,

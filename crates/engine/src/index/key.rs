@@ -47,12 +47,7 @@ impl Key {
         }
         let mut cells = SmallVec::new();
         for &column in &spec.columns {
-            let cell = format.cells[column];
-            let group = row[cell.group];
-            if cell.is_null(group) {
-                return None;
-            }
-            cells.extend_from_slice(&group[cell.range()]);
+            cells.extend_from_slice(format.cells.bytes_of(column, row)?);
         }
         Some(Key::new(cells, false))
     }
@@ -63,12 +58,7 @@ impl Key {
         let mut word = [0; 8];
         let mut at = 0;
         for &column in &spec.columns {
-            let cell = format.cells[column];
-            let group = row[cell.group];
-            if cell.is_null(group) {
-                return None;
-            }
-            let bytes = &group[cell.range()];
+            let bytes = format.cells.bytes_of(column, row)?;
             let Some(room) = word.get_mut(at..at + bytes.len()) else {
                 return Self::of_row(format, spec, row).map(|key| key.hash);
             };
@@ -133,12 +123,12 @@ impl Key {
         }
         let mut at = 0;
         spec.columns.iter().all(|&column| {
-            let cell = format.cells[column];
-            let end = at + cell.of_type.cell_len();
-            let group = row[cell.group];
-            let is_same = !cell.is_null(group) && group[cell.range()] == self.bytes[at..end];
-            at = end;
-            is_same
+            format.cells.bytes_of(column, row).is_some_and(|bytes| {
+                let end = at + bytes.len();
+                let is_same = *bytes == self.bytes[at..end];
+                at = end;
+                is_same
+            })
         })
     }
 }

@@ -116,13 +116,11 @@ fn put_row(
     let mut has_null = false;
     let is_taken = columns.iter().all(|&column| {
         let cell = format.cells[column];
-        let group = row[cell.group];
-        if cell.is_null(group) {
+        let Some(bytes) = format.cells.bytes_of(column, row) else {
             has_null = true;
             return sink.take(&[IS_NULL]);
-        }
-        (cell.null.is_none() || sink.take(&[IS_VALUE]))
-            && put(cell.of_type, &group[cell.range()], sink)
+        };
+        (cell.null.is_none() || sink.take(&[IS_VALUE])) && put(cell.of_type, bytes, sink)
     });
     (is_taken, has_null)
 }

@@ -285,6 +285,7 @@ impl<'r, M: Medium> Changes<'r, M> {
     ) -> Result<(Change, R)> {
         let mut changes = Changes { table, index, key, groups: copy_of(groups) };
         let result = change(&Row::new(table, row, copy_of(groups)), &mut changes)?;
+        table.format.cells.trim(&mut changes.groups[1]);
         Ok((Change::Update(changes.groups), result))
     }
 
@@ -316,7 +317,7 @@ impl<'r, M: Medium> Changes<'r, M> {
     pub fn add<'v>(&mut self, column: usize, amount: impl Into<Value<'v>>) -> Result<()> {
         let (table, amount) = (self.table, amount.into());
         let before = Number::of(self.value(column)?);
-        let of_type = table.columns[column].of_type;
+        let of_type = table.format.cells[column].of_type;
         let Some(of_amount) = Number::of(amount).filter(|amount| amount.is_of(of_type)) else {
             return Err(table.refused(column, format!("{amount} cannot be added to {of_type}")));
         };
@@ -354,7 +355,7 @@ impl<'r, M: Medium> Changes<'r, M> {
         let Changes { table, index, key, .. } = self;
         Error::Overflow {
             table: table.name.clone(),
-            column: table.columns[column].name.clone(),
+            column: table.column_name(column),
             index: index.spec.name.clone(),
             key: key.tell(&table.format, &index.spec),
             reason,

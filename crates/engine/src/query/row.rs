@@ -4,7 +4,7 @@ use remanent_pmem::{Mapped, Medium};
 use remanent_structures::RowId;
 
 use crate::table::Table;
-use crate::table::ops::Group;
+use crate::table::ops::{Group, key_cells};
 use crate::value::{FromValue, Value};
 use crate::{Error, Result};
 
@@ -74,19 +74,18 @@ impl<'r, M: Medium> Row<'r, M> {
 /// The value of a column in the cells of a row.
 #[inline]
 pub(super) fn value_of<'g, M: Medium>(
-    table: &Table<M>,
+    table: &'g Table<M>,
     groups: &'g [Group; 2],
     column: usize,
 ) -> Result<Value<'g>> {
     let Some(cell) = table.format.cells.get(column) else {
         return Err(no_column(table, column));
     };
-    let group = &groups[cell.group];
-    if cell.is_null(group) {
+    let Some(bytes) = table.format.cells.bytes_of(column, key_cells(groups)) else {
         return Ok(Value::Null);
-    }
+    };
     cell.of_type
-        .decode(&group[cell.range()])
+        .decode(bytes)
         .ok_or_else(|| table.refused(column, "its bytes are damaged".to_owned()))
 }
 
@@ -114,7 +113,7 @@ fn no_value<M: Medium>(table: &Table<M>, column: usize, value: Value<'_>, asked:
 impl<M: Medium> std::fmt::Debug for Row<'_, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut row = f.debug_struct("Row");
-        for (number, column) in self.table.columns.iter().enumerate() {
+        for (number, column) in self.table.columns.load().iter().enumerate() {
             row.field(&column.name, &self.value(number).ok());
         }
         row.finish()

@@ -100,7 +100,7 @@ impl<M: Medium, F: Fn(&Cells<'_, M>) -> Result<bool>> Scan<M, F> {
     ) -> Result<Option<T>> {
         let overflow = |sum: String| Error::SumOverflow {
             table: self.table.name.clone(),
-            column: self.table.columns[self.columns[at]].name.clone(),
+            column: self.table.column_name(self.columns[at]),
             sum,
             asked: std::any::type_name::<T>(),
         };
@@ -163,7 +163,7 @@ impl<M: Medium, F: Fn(&Cells<'_, M>) -> Result<bool>> Scan<M, F> {
     ) -> Result<Option<Number>> {
         let table = &*self.table;
         let Some(&column) = self.columns.get(at) else { return Err(no_column(table, at)) };
-        let of_type = table.columns[column].of_type;
+        let of_type = table.format.cells[column].of_type;
         let is_right = [Value::Int(0), Value::Float(0.0)].into_iter().any(|zero| {
             T::from_value(zero).is_some()
                 && Number::of(zero).is_some_and(|zero| zero.is_of(of_type))
@@ -243,8 +243,8 @@ impl<M: Medium> Cells<'_, M> {
 
 impl<M: Medium, F> std::fmt::Debug for Scan<M, F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names = self.columns.iter().map(|&column| &self.table.columns[column].name);
-        let names: Vec<&String> = names.collect();
+        let names = self.columns.iter().map(|&column| self.table.column_name(column));
+        let names: Vec<String> = names.collect();
         let mut shown = f.debug_struct("Scan");
         shown.field("table", &self.table.name).field("columns", &names).finish_non_exhaustive()
     }
@@ -254,7 +254,7 @@ impl<M: Medium> std::fmt::Debug for Cells<'_, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Cells");
         for (at, &column) in self.columns.iter().enumerate() {
-            shown.field(&self.table.columns[column].name, &self.value(at).ok());
+            shown.field(&self.table.column_name(column), &self.value(at).ok());
         }
         shown.finish()
     }

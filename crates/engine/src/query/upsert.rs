@@ -20,11 +20,18 @@ use crate::value::Value;
 #[derive(Clone, Debug)]
 pub struct Upsert<M: Medium = Mapped> {
     prepared: Prepared<M>,
+    /// Columns that rows are given values of.
+    columns: usize,
 }
 
 impl<M: Medium> Upsert<M> {
-    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Upsert { prepared: Prepared::unique(engine, table, name)? })
+    pub(crate) fn new(
+        engine: &Arc<Root<M>>,
+        table: &Arc<Table<M>>,
+        name: &str,
+        columns: usize,
+    ) -> Result<Self> {
+        Ok(Upsert { prepared: Prepared::unique(engine, table, name)?, columns })
     }
 
     /// Inserts a row of these values, in the order of the columns, and commits that. If a row has
@@ -78,7 +85,7 @@ impl<M: Medium> Upsert<M> {
         let Prepared { engine, table, .. } = &self.prepared;
         self.prepared.require_index()?;
         let index = self.prepared.index();
-        engine.upsert(statement, table, index, values, |row, key, groups| {
+        engine.upsert(statement, table, index, (self.columns, values), |row, key, groups| {
             Changes::made(table, (index, key), (row, groups), change)
         })
     }

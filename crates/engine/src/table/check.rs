@@ -29,7 +29,7 @@ impl<M: Medium> Table<M> {
                 (blocks, _) => *blocks = None,
             }
         }
-        self.check_tiles(&mut found);
+        self.check_tiles(&mut found)?;
         self.for_each_row(|row, place, committed| {
             let head = self.format.head_at(place.tile, place.index);
             if self.stamp_of(committed) > last {
@@ -138,8 +138,8 @@ impl<M: Medium> Table<M> {
         Ok(())
     }
 
-    fn check_tiles(&self, found: &mut Inspection) {
-        let medium = self.medium();
+    fn check_tiles(&self, found: &mut Inspection) -> Result<()> {
+        let (medium, mut damage) = (self.medium(), Vec::new());
         let mut reach = |at: u64, kind: Kind, number: u64| {
             if medium.load(at) != kind.tag(self.number) || medium.load(at + NUMBER) != number {
                 let what = "the table leads to a block of another kind, or another table";
@@ -156,7 +156,16 @@ impl<M: Medium> Table<M> {
             }
         }
         for tile in 0..self.tile_count() {
-            reach(self.tile(tile), Kind::Tile, tile);
+            let at = self.tile(tile);
+            reach(at, Kind::Tile, tile);
+            if !self.is_tile(at, tile) {
+                continue;
+            }
+            match self.extension_to_check(at) {
+                Ok(Some(extension)) => reach(extension, Kind::Extension, tile),
+                Ok(None) => {}
+                Err(error) => damage.push(error),
+            }
         }
         let place = TilePlace::of(self.tile_count());
         let run =
@@ -165,6 +174,7 @@ impl<M: Medium> Table<M> {
             let what = "the table leads to a tile behind its last one";
             found.violations.push(Violation::new(place.at(run), what));
         }
+        damage.into_iter().try_for_each(|error| note(error, found))
     }
 
     fn check_row(

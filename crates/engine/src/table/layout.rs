@@ -8,7 +8,7 @@
 //!
 //! tile     0  tag, number of the table               64  heads of rows: two words each
 //!          8  number of the tile                      …  keys: cells that indexes need
-//!                                                     …  cells of the other columns
+//!         16  its extension, or 0                     …  cells of the other columns
 //!
 //! head     0  the newest committed state: 0, or its kind, and its stamp or the offset of a version
 //!          8  who is changing the row, or 0
@@ -21,13 +21,14 @@
 //! Cells of one row lie together in two groups. A search for a key reads the first group alone, and
 //! an insert touches three or four lines: the head, the keys, the others. Each group begins with a
 //! bit for every column that may be NULL, and has a multiple of 8 bytes, so that no two rows share
-//! a word.
+//! a word. Cells of columns that were added later lie in the tile's extension (`extension.rs`).
 
 use remanent_pmem::{LINE_LEN, WORD_LEN};
 
+use super::cells::Cell;
+pub(crate) use super::cells::{Cells, KeyCells};
 use crate::schema::Column;
 use crate::transaction::layout::{SLOT_COUNT, STAMP_MAX, STATEMENTS_MAX, ShortId};
-use crate::value::Type;
 
 /// The kinds of blocks, by the upper half of their first word. The lower half has the number of the
 /// table.
@@ -36,6 +37,7 @@ pub(crate) enum Kind {
     State,
     Run,
     Tile,
+    Extension,
     Version,
     /// Of rows that a statement has changed; of no table.
     List,
@@ -48,6 +50,7 @@ impl Kind {
             Kind::State => 0x7374_6174,
             Kind::Run => 0x7275_6e73,
             Kind::Tile => 0x7469_6c65,
+            Kind::Extension => 0x6578_7465,
             Kind::Version => 0x7665_7273,
             Kind::List => 0x6c69_7374,
         };
@@ -57,7 +60,8 @@ impl Kind {
     /// What a block is by its first word, and the number of its table.
     pub(crate) fn of_tag(tag: u64) -> Option<(Self, u32)> {
         let table = tag as u32;
-        let all = [Kind::State, Kind::Run, Kind::Tile, Kind::Version, Kind::List];
+        use Kind::{Extension, List, Run, State, Tile, Version};
+        let all = [State, Run, Tile, Extension, Version, List];
         all.into_iter().find(|kind| kind.tag(table) == tag).map(|kind| (kind, table))
     }
 }
@@ -125,6 +129,8 @@ pub(crate) fn run_first(run: u32) -> u64 {
 
 // Tiles.
 
+/// In a tile: offset of its extension, or 0.
+pub(crate) const EXTENSION: u64 = 16;
 const HEADS: u64 = LINE_LEN;
 /// Bytes of a row's head.
 pub(crate) const HEAD_LEN: u64 = 2 * WORD_LEN;
@@ -135,41 +141,11 @@ const TILE_LEN: u64 = 64 << 10;
 /// Rows that a tile has at least.
 const TILE_ROWS_MIN: u64 = 64;
 
-/// Where a column's cell lies in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cell {
-    pub(crate) of_type: Type,
-    /// 0: keys; 1: others.
-    pub(crate) group: usize,
-    /// First byte in the group.
-    pub(crate) offset: usize,
-    /// The bit in the group that is set where the row has no value.
-    pub(crate) null: Option<usize>,
-}
-
-impl Cell {
-    /// The bytes of the cell in its group of a row.
-    #[inline(always)]
-    pub(crate) fn range(self) -> std::ops::Range<usize> {
-        self.offset..self.offset + self.of_type.cell_len()
-    }
-
-    /// Whether the row with this group has no value.
-    #[inline(always)]
-    pub(crate) fn is_null(self, group: &[u8]) -> bool {
-        self.null.is_some_and(|bit| group[bit / 8] >> (bit % 8) & 1 != 0)
-    }
-}
-
-/// The cells from which keys are read: both groups of a row. The second one may be empty if no
-/// index that is asked for has columns there ([`Index::needs_others`](crate::index::Index)).
-pub(crate) type KeyCells<'c> = [&'c [u8]; 2];
-
 /// How the rows of a table lie in its tiles.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Format {
-    pub(crate) cells: Vec<Cell>,
-    /// Bytes of a row in each group.
+    pub(crate) cells: Cells,
+    /// Bytes of a row in each group of a tile.
     pub(crate) group_len: [u64; 2],
     /// Rows of a tile.
     pub(crate) rows: u64,
@@ -208,7 +184,7 @@ impl Format {
         let keys = (HEADS + rows * HEAD_LEN).next_multiple_of(LINE_LEN);
         let others = (keys + rows * group_len[0]).next_multiple_of(LINE_LEN);
         Format {
-            cells,
+            cells: Cells::of(cells, group_len[1] as usize),
             group_len,
             rows,
             shift: rows.next_power_of_two().trailing_zeros(),
@@ -470,6 +446,7 @@ mod tests {
     use super::*;
     use crate::TableSpec;
     use crate::transaction::layout::TransactionId;
+    use crate::value::Type;
 
     fn format(spec: &TableSpec) -> Format {
         Format::new(spec.columns(), &spec.key_columns(&spec.resolve().unwrap()), None)

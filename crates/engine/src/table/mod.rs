@@ -1,7 +1,9 @@
 //! Tables: rows in tiles, and the indexes that lead to them.
 
 mod build;
+pub(crate) mod cells;
 mod check;
+mod extension;
 mod free;
 pub(crate) mod layout;
 pub(crate) mod ops;
@@ -17,11 +19,13 @@ use remanent_pmem::heap::Heap;
 use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::RowId;
 
+use self::extension::TileLocks;
 use self::free::FreeRows;
 use self::layout::{FAR, Format, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
 use self::ops::Group;
 use self::rebuild::Rebuilding;
 use crate::index::{Index, IndexSet, Key, Member};
+use crate::new_column::AddedColumn;
 use crate::schema::Column;
 use crate::transaction::statuses::Statuses;
 use crate::value::Value;
@@ -33,7 +37,8 @@ pub(crate) struct Table<M: Medium> {
     pub(crate) name: String,
     /// Its number, which no other table of the database has, or had.
     pub(crate) number: u32,
-    pub(crate) columns: Vec<Column>,
+    /// Columns are added behind the others, while handles have those that they know.
+    pub(crate) columns: ArcSwap<Vec<Column>>,
     pub(crate) format: Format,
     /// Statements that begin take the set that is there then.
     pub(crate) indexes: ArcSwap<IndexSet<M>>,
@@ -44,6 +49,7 @@ pub(crate) struct Table<M: Medium> {
     /// The catalog does not lead to it any more.
     is_dropped: AtomicBool,
     free: FreeRows,
+    tile_locks: TileLocks,
     pub(crate) rebuilding: Rebuilding,
 }
 
@@ -164,6 +170,22 @@ impl<M: Medium> Table<M> {
         (tile < self.tile_count().min(TILES_MAX)).then(|| self.tile(tile))
     }
 
+    /// Adds a column, which the catalog has. One caller at a time.
+    pub(crate) fn add_column(&self, added: &AddedColumn) {
+        // Before a handle knows it.
+        self.format.cells.add(added);
+        let mut columns = self.columns.load().to_vec();
+        columns.push(added.column.clone());
+        self.columns.store(Arc::new(columns));
+    }
+
+    /// Name of a column. One that is being added has none yet, but a number.
+    #[cold]
+    pub(crate) fn column_name(&self, column: usize) -> String {
+        let columns = self.columns.load();
+        columns.get(column).map_or_else(|| column.to_string(), |column| column.name.clone())
+    }
+
     /// Writes a value into a cell of zeros.
     #[inline]
     pub(crate) fn encode(&self, column: usize, value: &Value<'_>, cell: &mut [u8]) -> Result<()> {
@@ -171,11 +193,15 @@ impl<M: Medium> Table<M> {
         of_type.encode(value, cell).map_err(|reason| self.refused(column, reason))
     }
 
-    /// Writes a value into the cells of a row.
+    /// Writes a value into the cells of a row. The caller leaves out defaults at their end then
+    /// ([`Cells::trim`](cells::Cells::trim)).
     #[inline]
     pub(crate) fn set(&self, row: &mut [Group; 2], column: usize, value: &Value<'_>) -> Result<()> {
         let cell = self.format.cells[column];
         let group = &mut row[cell.group];
+        if group.len() < cell.range().end {
+            self.format.cells.extend(group, cell.range().end);
+        }
         if let Some(bit) = cell.null {
             group[bit / 8] &= !(1 << (bit % 8));
         }
@@ -192,7 +218,7 @@ impl<M: Medium> Table<M> {
 
     #[cold]
     pub(crate) fn refused(&self, column: usize, reason: String) -> Error {
-        let column = self.columns[column].name.clone();
+        let column = self.column_name(column);
         Error::Value { table: self.name.clone(), column, reason }
     }
 

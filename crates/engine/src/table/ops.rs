@@ -9,6 +9,7 @@ use remanent_structures::RowId;
 use smallvec::SmallVec;
 
 use super::Table;
+pub(crate) use super::cells::Group;
 use super::layout::{
     CLAIM, Claim, Committed, HEAD_LEN, KeyCells, Kind, NUMBER, State, TILES_MAX, TilePlace, run_at,
     run_len,
@@ -17,9 +18,6 @@ use crate::{Error, Result};
 
 /// The message for a head that is none.
 pub(crate) const HEAD_DAMAGED: &str = "the head of a row says what it cannot say";
-
-/// The cells of one group of a row.
-pub(crate) type Group = SmallVec<[u8; 64]>;
 
 /// A copy of both groups. A clone would copy byte by byte.
 #[inline]
@@ -159,32 +157,58 @@ impl<M: Medium> Table<M> {
         }
     }
 
-    /// The cells of a group of a row.
+    /// The cells of a group of a row, as it lies in its tile.
     #[inline]
-    pub(crate) fn read_group(&self, place: RowPlace, group: usize) -> Group {
+    pub(crate) fn read_group(&self, place: RowPlace, group: usize) -> Result<Group> {
         let mut cells = SmallVec::from_elem(0, self.format.group_len[group] as usize);
-        self.medium().read(self.group_at(place, group), &mut cells);
-        cells
+        self.fill_cells(place, group, &mut cells)?;
+        Ok(cells)
     }
 
-    /// Reads the cells of a group of a row into room of their length.
+    /// Reads the cells of a group of a row into room that is used again.
     #[inline]
-    pub(crate) fn read_cells(&self, place: RowPlace, group: usize, cells: &mut [u8]) {
+    pub(crate) fn read_cells(
+        &self,
+        place: RowPlace,
+        group: usize,
+        cells: &mut Group,
+    ) -> Result<()> {
+        cells.resize(self.format.group_len[group] as usize, 0);
+        self.fill_cells(place, group, cells)
+    }
+
+    /// Reads a group of a row into room of its length in a tile.
+    #[inline(always)]
+    fn fill_cells(&self, place: RowPlace, group: usize, cells: &mut Group) -> Result<()> {
         self.medium().read(self.group_at(place, group), cells);
+        match group == 1 && self.format.cells.has_added() {
+            true => self.read_added(place, cells),
+            false => Ok(()),
+        }
     }
 
     /// Writes and flushes the cells of a group, which no snapshot reads from the tile.
-    pub(crate) fn write_group(&self, place: RowPlace, group: usize, cells: &[u8]) {
-        let at = self.group_at(place, group);
-        self.medium().write(at, cells);
+    pub(crate) fn write_group(&self, place: RowPlace, group: usize, cells: &[u8]) -> Result<()> {
+        let (at, len) = (self.group_at(place, group), self.format.group_len[group]);
+        self.medium().write(at, &cells[..len as usize]);
         // Flush: fenced by the caller, before the row's head says that they are the newest.
-        self.medium().flush(at, cells.len() as u64);
+        self.medium().flush(at, len);
+        if group == 1 && self.format.cells.has_added() {
+            self.write_added(place, cells)?;
+            self.flush_added(place);
+        }
+        Ok(())
     }
 
     /// Writes the cells of a row that nobody else has.
-    pub(crate) fn write_groups(&self, place: RowPlace, groups: [&[u8]; 2]) {
+    pub(crate) fn write_groups(&self, place: RowPlace, groups: [&[u8]; 2]) -> Result<()> {
         for (group, cells) in groups.into_iter().enumerate() {
-            self.medium().write(self.group_at(place, group), cells);
+            let len = self.format.group_len[group] as usize;
+            self.medium().write(self.group_at(place, group), &cells[..len]);
+        }
+        match self.format.cells.has_added() {
+            true => self.write_added(place, groups[1]),
+            false => Ok(()),
         }
     }
 
@@ -196,6 +220,9 @@ impl<M: Medium> Table<M> {
                 // Flush: fenced by the caller, together with the record that makes them count.
                 self.medium().flush(self.group_at(place, group), len);
             }
+        }
+        if self.format.cells.has_added() {
+            self.flush_added(place);
         }
     }
 

@@ -493,7 +493,12 @@ impl<M: Medium> Table<M> {
                 }
             }
         }
-        all.push(self.key_groups_in_tile(place, needs_others));
+        match self.key_groups_in_tile(place, needs_others) {
+            Ok(keys) => all.push(keys),
+            Err(error) => {
+                damage.get_or_insert(error);
+            }
+        }
         (all, damage)
     }
 }

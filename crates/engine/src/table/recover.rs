@@ -8,10 +8,11 @@ use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 
 use super::Table;
+use super::extension::TileLocks;
 use super::free::FreeRows;
 use super::layout::{
-    FAR, Kind, NUMBER, RUN_COUNT, STATE_LEN, TILES_MAX, TilePlace, run_at, run_first, run_len,
-    run_tiles,
+    EXTENSION, FAR, Kind, NUMBER, RUN_COUNT, STATE_LEN, TILES_MAX, TilePlace, run_at, run_first,
+    run_len, run_tiles,
 };
 use super::rebuild::Rebuilding;
 use crate::Result;
@@ -33,7 +34,9 @@ impl<M: Medium> Table<M> {
         statuses: &Arc<Statuses>,
     ) -> Result<Self, PoolError> {
         let format = entry.format();
-        let TableEntry { name, number, columns, state, .. } = entry;
+        let TableEntry { name, number, mut columns, added, state, .. } = entry;
+        columns.extend(added.into_iter().map(|added| added.column));
+        let columns = ArcSwap::from_pointee(columns);
         let tiles = count_tiles(heap.medium(), number, state)?;
         let has_volatile = indexes.iter().any(|index| index.is_rebuilt);
         let rebuilding = Rebuilding::of(if has_volatile { tiles } else { 0 });
@@ -51,6 +54,7 @@ impl<M: Medium> Table<M> {
             statuses,
             is_dropped: AtomicBool::new(false),
             free,
+            tile_locks: TileLocks::new(),
             rebuilding,
         })
     }
@@ -109,10 +113,22 @@ impl<M: Medium> Table<M> {
             let is_run = number < u64::from(RUN_COUNT);
             return Ok(is_run && links(run_at(self.state, number as u32)) == block.offset);
         }
-        if tag == Kind::Tile.tag(self.number) && number < TILES_MAX {
+        let tile = || {
             let place = TilePlace::of(number);
-            let run = links(run_at(self.state, place.run)).min(FAR);
-            return Ok(run != 0 && links(place.at(run)) == block.offset);
+            match links(run_at(self.state, place.run)).min(FAR) {
+                0 => 0,
+                run => links(place.at(run)).min(FAR),
+            }
+        };
+        if tag == Kind::Tile.tag(self.number) && number < TILES_MAX {
+            return Ok(tile() == block.offset);
+        }
+        if tag == Kind::Extension.tag(self.number) && number < TILES_MAX {
+            return match tile() {
+                0 => Ok(false),
+                tile if self.is_tile(tile, number) => Ok(links(tile + EXTENSION) == block.offset),
+                tile => Err(self.damaged(tile, "it leads to a tile, and there is none")),
+            };
         }
         self.leads_to_version(block.offset, completed)
     }

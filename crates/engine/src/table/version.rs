@@ -7,6 +7,9 @@
 //!              the transaction                      40  cells of the groups that it has
 //! ```
 //!
+//! If the second group has cells of added columns, the number of their bytes is at 40, and all cells
+//! come behind it.
+//!
 //! The head of a row leads to its newest version, and each to the one before it; the last state is
 //! that in the tile. A group of cells that a version does not have is the one of the state before.
 //! Once every snapshot sees a version, it is folded into the tile with those before it, and they
@@ -48,6 +51,8 @@ const STATEMENT: u64 = (1 << (GROUPS_SHIFT - STATEMENT_SHIFT)) - 1;
 const GROUPS_SHIFT: u32 = 60;
 /// The row was removed.
 const REMOVAL: u64 = 1 << 62;
+/// It has cells of added columns.
+const HAS_ADDED: u64 = 1 << 63;
 
 /// A version, but for its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,8 @@ pub(crate) struct Version {
     pub(crate) statement: u32,
     pub(crate) previous: Committed,
     pub(crate) has: [bool; 2],
+    /// Bytes of added columns in the second group that it has.
+    pub(crate) added_len: u64,
     pub(crate) is_removal: bool,
 }
 
@@ -88,7 +95,8 @@ impl Version {
         let groups = u64::from(self.has[0]) | u64::from(self.has[1]) << 1;
         let statement = u64::from(self.statement) << STATEMENT_SHIFT;
         let removal = if self.is_removal { REMOVAL } else { 0 };
-        self.row.get() | statement | groups << GROUPS_SHIFT | removal
+        let added = if self.added_len == 0 { 0 } else { HAS_ADDED };
+        self.row.get() | statement | groups << GROUPS_SHIFT | removal | added
     }
 
     /// Where it stands among the versions of its row.
@@ -98,24 +106,42 @@ impl Version {
 }
 
 impl<M: Medium> Table<M> {
-    /// Bytes of a version with these groups.
-    fn version_len(&self, has: [bool; 2]) -> u64 {
-        CELLS
-            + (0..2)
-                .filter(|&group| has[group])
-                .map(|group| self.format.group_len[group])
-                .sum::<u64>()
+    /// Bytes of a version with these groups, and so many bytes of added columns.
+    fn version_len(&self, has: [bool; 2], added_len: u64) -> u64 {
+        let groups = (0..2).filter(|&group| has[group]).map(|group| self.format.group_len[group]);
+        let of_added = if added_len == 0 { 0 } else { WORD_LEN + added_len };
+        CELLS + groups.sum::<u64>() + of_added
+    }
+
+    /// Bytes of a group of cells that a version has.
+    fn cells_len(&self, version: Version, group: usize) -> u64 {
+        let added_len = if group == 1 { version.added_len } else { 0 };
+        self.format.group_len[group] + added_len
     }
 
     /// Where a group of cells begins that a version has.
     fn cells_at(&self, version: Version, group: usize) -> u64 {
+        let len_of_added = if version.added_len == 0 { 0 } else { WORD_LEN };
         let before = if group == 1 && version.has[0] { self.format.group_len[0] } else { 0 };
-        version.offset + CELLS + before
+        version.offset + CELLS + len_of_added + before
     }
 
-    /// Allocates a version with these groups.
-    pub(crate) fn allocate_version(&self, lane: &mut Lane<'_, M>, has: [bool; 2]) -> Result<Block> {
-        Ok(lane.allocate(self.version_len(has))?)
+    /// Bytes of added columns that a version with these groups has.
+    pub(crate) fn added_len_of(&self, has: [bool; 2], groups: [&[u8]; 2]) -> u64 {
+        match has[1] {
+            true => groups[1].len() as u64 - self.format.group_len[1],
+            false => 0,
+        }
+    }
+
+    /// Allocates a version with these groups, and so many bytes of added columns.
+    pub(crate) fn allocate_version(
+        &self,
+        lane: &mut Lane<'_, M>,
+        has: [bool; 2],
+        added_len: u64,
+    ) -> Result<Block> {
+        Ok(lane.allocate(self.version_len(has, added_len))?)
     }
 
     /// Writes and flushes a version. Returns its checksum.
@@ -130,6 +156,9 @@ impl<M: Medium> Table<M> {
         medium.store(at + ROW, version.row_word());
         medium.store(at + STAMP, identity.stamp);
         medium.store(at + PREVIOUS, version.previous.0);
+        if version.added_len != 0 {
+            medium.store(at + CELLS, version.added_len);
+        }
         for group in (0..2).filter(|&group| version.has[group]) {
             medium.write(self.cells_at(version, group), groups[group]);
         }
@@ -138,7 +167,7 @@ impl<M: Medium> Table<M> {
         // `arrived_version`.
         medium.store(at + CHECKSUM, checksum);
         // Flush: fenced by the caller, together with the record that makes it count.
-        medium.flush(at, self.version_len(version.has));
+        medium.flush(at, self.version_len(version.has, version.added_len));
         checksum as u32
     }
 
@@ -155,7 +184,7 @@ impl<M: Medium> Table<M> {
     }
 
     fn version_cells(&self, version: Version, group: usize) -> Group {
-        let mut cells = SmallVec::from_elem(0, self.format.group_len[group] as usize);
+        let mut cells = SmallVec::from_elem(0, self.cells_len(version, group) as usize);
         self.medium().read(self.cells_at(version, group), &mut cells);
         cells
     }
@@ -176,6 +205,10 @@ impl<M: Medium> Table<M> {
             return None;
         }
         let word = medium.load(offset + ROW);
+        let added_len = if word & HAS_ADDED != 0 { medium.load(offset + CELLS) } else { 0 };
+        if added_len > self.format.cells.others_end() as u64 {
+            return None;
+        }
         let version = Version {
             offset,
             row: RowId::new(word & ((1 << ROW_BITS) - 1))?,
@@ -183,9 +216,11 @@ impl<M: Medium> Table<M> {
             statement: (word >> STATEMENT_SHIFT & STATEMENT) as u32,
             previous: Committed(medium.load(offset + PREVIOUS)),
             has: [word >> GROUPS_SHIFT & 1 != 0, word >> (GROUPS_SHIFT + 1) & 1 != 0],
+            added_len,
             is_removal: word & REMOVAL != 0,
         };
-        (version.row_word() == word && is_inside(self.version_len(version.has))).then_some(version)
+        let len = self.version_len(version.has, added_len);
+        (version.row_word() == word && is_inside(len)).then_some(version)
     }
 
     /// The stamp of the version at `offset`, which may have to be asked from its transaction.
@@ -262,9 +297,10 @@ impl<M: Medium> Table<M> {
 
     /// Flushes a version that a killed process may have left in the caches.
     pub(crate) fn flush_version(&self, version: Version) {
+        let len = self.version_len(version.has, version.added_len);
         // Flush: fenced by the caller.
         // Redundant: but where a process was killed before, and the power fails later.
-        self.medium().flush(version.offset, self.version_len(version.has));
+        self.medium().flush(version.offset, len);
     }
 
     /// The version that a state leads to, which has to stand before `below`.
@@ -369,7 +405,7 @@ impl<M: Medium> Table<M> {
     pub(crate) fn group_of(&self, place: RowPlace, seen: Seen, group: usize) -> Result<Group> {
         let mut version = match seen {
             Seen::In(version) => version,
-            Seen::InTile => return Ok(self.read_group(place, group)),
+            Seen::InTile => return self.read_group(place, group),
             Seen::Unwritten { slot, row } => return Ok(self.unwritten_group(slot, row, group)),
         };
         loop {
@@ -377,7 +413,7 @@ impl<M: Medium> Table<M> {
                 return Ok(self.version_cells(version, group));
             }
             match version.previous.state() {
-                State::Present(_) => return Ok(self.read_group(place, group)),
+                State::Present(_) => return self.read_group(place, group),
                 State::Version(offset) => {
                     version = self.version_of(offset, version.row, version.order())?;
                 }
@@ -403,9 +439,13 @@ impl<M: Medium> Table<M> {
     }
 
     /// The same, of a row as it lies in its tile.
-    pub(crate) fn key_groups_in_tile(&self, place: RowPlace, needs_others: bool) -> [Group; 2] {
-        let others = if needs_others { self.read_group(place, 1) } else { Group::new() };
-        [self.read_group(place, 0), others]
+    pub(crate) fn key_groups_in_tile(
+        &self,
+        place: RowPlace,
+        needs_others: bool,
+    ) -> Result<[Group; 2]> {
+        let others = if needs_others { self.read_group(place, 1)? } else { Group::new() };
+        Ok([self.read_group(place, 0)?, others])
     }
 
     /// The cells from which keys are read, of states that these versions of one row have. Without
@@ -432,30 +472,24 @@ impl<M: Medium> Table<M> {
         group: usize,
         cells: &mut Group,
     ) -> Result<()> {
-        cells.resize(self.format.group_len[group] as usize, 0);
         let mut version = match seen {
             Seen::In(version) => version,
-            Seen::InTile => {
-                self.read_cells(place, group, cells);
-                return Ok(());
-            }
+            Seen::InTile => return self.read_cells(place, group, cells),
             Seen::Unwritten { slot, row } => {
-                cells.copy_from_slice(&self.unwritten_group(slot, row, group));
+                *cells = self.unwritten_group(slot, row, group);
                 return Ok(());
             }
         };
         while !version.has[group] {
             match version.previous.state() {
-                State::Present(_) => {
-                    self.read_cells(place, group, cells);
-                    return Ok(());
-                }
+                State::Present(_) => return self.read_cells(place, group, cells),
                 State::Version(offset) => {
                     version = self.version_of(offset, version.row, version.order())?;
                 }
                 State::Free(_) | State::Damaged => return Err(self.head_damaged(place)),
             }
         }
+        cells.resize(self.cells_len(version, group) as usize, 0);
         self.medium().read(self.cells_at(version, group), cells);
         Ok(())
     }

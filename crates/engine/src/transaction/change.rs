@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::LockMode;
 use super::deferred::DeferredRow;
+use super::stamps::Commit;
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::statuses::Fate;
 use super::view::View;
@@ -270,6 +271,10 @@ impl<M: Medium> Engine<M> {
         let Target { row, mut claimed, groups: old } = target;
         let (table, place) = (claimed.table, claimed.place);
         let is_removal = cells.is_none();
+        if let Some(new) = &cells {
+            // Folding finds it.
+            table.make_room(place, &new[1])?;
+        }
         let has = [0, 1].map(|group| cells.as_ref().is_some_and(|new| new[group] != old[group]));
         let cells = cells.unwrap_or_else(|| copy_of(&old));
         let mut waiting = statement.waiting(self);
@@ -301,7 +306,9 @@ impl<M: Medium> Engine<M> {
             return Ok(());
         }
         // The lane is held until something leads to the version.
-        let (mut lane, block) = match self.version_block(table, has) {
+        let groups = [&cells[0][..], &cells[1]];
+        let added_len = table.added_len_of(has, groups);
+        let (mut lane, block) = match self.version_block(table, has, added_len) {
             Ok(allocated) => allocated,
             Err(error) => {
                 Self::remove_words(row, &words)?;
@@ -309,14 +316,8 @@ impl<M: Medium> Engine<M> {
             }
         };
         let commit = self.commit_of(statement.part);
-        let identity = self.identity_of(statement, commit.as_ref());
-        let (stamp, previous) = (identity.stamp, claimed.newest());
-        let number = statement.slot.open().map_or(0, |open| open.statement + 1);
-        let offset = block.offset;
-        let version = Version { offset, row, stamp, statement: number, previous, has, is_removal };
-        let content = table.write_version(version, identity, [&cells[0], &cells[1]]);
-        let new = NewState { table, row, place, version: offset, is_own: claimed.own.is_some() };
-        self.write_record(statement, commit.as_ref(), &new, content);
+        let version = (block.offset, has, is_removal);
+        let new = self.write_change(statement, commit.as_ref(), &claimed, row, version, groups);
         // Fence: version, words of the indexes and record; before anybody sees the change, and
         // before it is acknowledged. Also what the record before has published.
         // Redundant flush: what folding has noted is flushed before its blocks are freed, too.
@@ -330,6 +331,35 @@ impl<M: Medium> Engine<M> {
         claimed.keep();
         self.end_statement(statement, commit, table, row, true);
         Ok(())
+    }
+
+    /// Writes a version of a row that is claimed: where, which groups it has, and whether it is a
+    /// removal. Then the record of its statement. The caller fences.
+    fn write_change<'t>(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        commit: Option<&Commit<'_, M>>,
+        claimed: &Claimed<'t, M>,
+        row: RowId,
+        (offset, has, is_removal): (u64, [bool; 2], bool),
+        groups: [&[u8]; 2],
+    ) -> NewState<'t, M> {
+        let (table, place) = (claimed.table, claimed.place);
+        let identity = self.identity_of(statement, commit);
+        let version = Version {
+            offset,
+            row,
+            stamp: identity.stamp,
+            statement: statement.slot.open().map_or(0, |open| open.statement + 1),
+            previous: claimed.newest(),
+            has,
+            added_len: table.added_len_of(has, groups),
+            is_removal,
+        };
+        let content = table.write_version(version, identity, groups);
+        let new = NewState { table, row, place, version: offset, is_own: claimed.own.is_some() };
+        self.write_record(statement, commit, &new, content);
+        new
     }
 
     /// Locks the unique keys that a row gets, if nobody has them. `Err` says who decides whether
@@ -388,10 +418,15 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Room for a version, and the lane that it is in doubt by.
-    fn version_block(&self, table: &Table<M>, has: [bool; 2]) -> Result<(Lane<'_, M>, Block)> {
+    fn version_block(
+        &self,
+        table: &Table<M>,
+        has: [bool; 2],
+        added_len: u64,
+    ) -> Result<(Lane<'_, M>, Block)> {
         let allocate = || {
             let mut lane = self.heap.enter().prepare_to_write();
-            let block = table.allocate_version(&mut lane, has)?;
+            let block = table.allocate_version(&mut lane, has, added_len)?;
             Ok((lane, block))
         };
         match allocate() {

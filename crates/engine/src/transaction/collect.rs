@@ -201,25 +201,8 @@ impl<M: Medium> Engine<M> {
         }
         let (left, old) = chain.split_at(chain.len() - count);
         let set = table.indexes.load_full();
-        let changes_keys = |version: &Version| {
-            version.is_removal || version.has[0] || set.needs_others && version.has[1]
-        };
-        let has_new_keys = old.iter().any(changes_keys);
-        let of_versions = |versions| match has_new_keys {
-            true => table.keys_of_versions(place, versions, set.needs_others),
-            false => Ok(SmallVec::new()),
-        };
-        let both = of_versions(old).and_then(|old| Ok((old, of_versions(left)?)));
-        let (mut old_keys, mut keys) = both.inspect_err(|_| table.give_free(place))?;
-        let in_tile = || has_new_keys.then(|| table.key_groups_in_tile(place, set.needs_others));
-        old_keys.extend(in_tile());
-        for group in 0..2 {
-            let cells = old.iter().find_map(|version| table.own_group(*version, group));
-            if let Some(cells) = cells {
-                table.write_group(place, group, &cells);
-            }
-        }
-        keys.extend(in_tile());
+        let written = write_oldest(table, place, (left, old), &set);
+        let [old_keys, keys] = written.inspect_err(|_| table.give_free(place))?;
         let suspects = old.iter().map(|version| lane.suspect(version.offset)).collect();
         let (newest, next) = (old[0], left.last().copied());
         let folded = Folded { garbage, place, newest, next, suspects, set, old_keys, keys };
@@ -294,6 +277,41 @@ impl<M: Medium> OldWords<M> {
         }
         removed
     }
+}
+
+/// The cells for keys of some states of a row.
+type States = SmallVec<[[Group; 2]; 2]>;
+
+/// Writes the newest of the oldest versions of a row into its tile. Returns the cells for keys that
+/// these versions and the tile had, and those of the states that are left: none if the versions
+/// have changed no key.
+fn write_oldest<M: Medium>(
+    table: &Table<M>,
+    place: RowPlace,
+    (left, old): (&[Version], &[Version]),
+    set: &IndexSet<M>,
+) -> Result<[States; 2]> {
+    let needs_others = set.needs_others;
+    let changes_keys = |of: &Version| of.is_removal || of.has[0] || needs_others && of.has[1];
+    let has_new_keys = old.iter().any(changes_keys);
+    let mut states = [States::new(), States::new()];
+    if has_new_keys {
+        states = [
+            table.keys_of_versions(place, old, needs_others)?,
+            table.keys_of_versions(place, left, needs_others)?,
+        ];
+        states[0].push(table.key_groups_in_tile(place, needs_others)?);
+    }
+    for group in 0..2 {
+        let cells = old.iter().find_map(|version| table.own_group(*version, group));
+        if let Some(cells) = cells {
+            table.write_group(place, group, &cells)?;
+        }
+    }
+    if has_new_keys {
+        states[1].push(table.key_groups_in_tile(place, needs_others)?);
+    }
+    Ok(states)
 }
 
 /// How far folding has come.

@@ -318,13 +318,13 @@ impl<M: Medium> Engine<M> {
         let is_free = matches!(table.committed(place).state(), RowState::Free(_));
         let is_new = is_insert_over && left.is_empty() && is_free;
         if is_new {
-            old_keys.push(table.key_groups_in_tile(place, needs_others));
+            old_keys.push(table.key_groups_in_tile(place, needs_others)?);
         } else {
             if let RowState::Version(offset) = table.committed(place).state() {
                 let newest = table.version_of(offset, row, NEWEST)?;
                 keys.extend(of_versions(&table.chain(newest)?)?);
             }
-            keys.push(table.key_groups_in_tile(place, needs_others));
+            keys.push(table.key_groups_in_tile(place, needs_others)?);
         }
         let words = old_keys_of(table, &set, &old_keys, &keys, is_new);
         let left = match (left.first(), inserted_by) {

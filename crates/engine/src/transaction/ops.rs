@@ -30,16 +30,17 @@ pub(super) struct NewRow {
 }
 
 impl<M: Medium> Engine<M> {
-    /// Adds a row. One fence.
+    /// Adds a row that has values in the first `columns` columns. One fence.
     pub(crate) fn insert(
         &self,
         statement: &mut Statement<'_, '_, M>,
         table: &Arc<Table<M>>,
+        columns: usize,
         values: &[Value<'_>],
     ) -> Result<RowId> {
         self.require_open(statement)?;
         table.require_there()?;
-        self.insert_row(statement, table, &mut NewRow::of(table, values)?)
+        self.insert_row(statement, table, &mut NewRow::of(table, columns, values)?)
     }
 
     /// The same of a row whose values fit.
@@ -136,13 +137,14 @@ impl<M: Medium> Engine<M> {
         place: RowPlace,
         view: View,
     ) -> Result<(), Refused> {
+        table.make_room(place, &new.groups[1])?;
         let unique = || new.keyed(set).filter(|(index, key)| index.enforces(key));
         let hashes = unique().map(|(index, key)| (index.id, key.hash));
         let _keys = self.keys.lock(self.medium(), hashes);
         for (index, key) in unique() {
             self.require_free(table, index, key, row, view)?;
         }
-        table.write_groups(place, [&new.groups[0], &new.groups[1]]);
+        table.write_groups(place, [&new.groups[0], &new.groups[1]])?;
         for (done, (index, key)) in new.keyed(set).enumerate() {
             if let Err(error) = index.rows.insert(key, row) {
                 for (index, key) in new.keyed(set).take(done) {
@@ -264,7 +266,7 @@ impl<M: Medium> Engine<M> {
             None => {
                 is_held
                     && matches!(committed.state(), State::Free(_))
-                    && has_key(&table.key_groups_in_tile(place, index.needs_others))
+                    && has_key(&table.key_groups_in_tile(place, index.needs_others)?)
             }
         };
         Ok(is_getting_it.then_some(perhaps))
@@ -283,7 +285,7 @@ impl<M: Medium> Engine<M> {
         let (versions, inserted_by) = table.pending_versions(row, pending)?;
         let mut states = table.keys_of_versions(place, &versions, needs_others)?;
         if inserted_by.is_some() {
-            states.push(table.key_groups_in_tile(place, needs_others));
+            states.push(table.key_groups_in_tile(place, needs_others)?);
         }
         Ok(states)
     }
@@ -301,16 +303,22 @@ enum Taken {
 }
 
 impl NewRow {
-    pub(super) fn of<M: Medium>(table: &Table<M>, values: &[Value<'_>]) -> Result<Self> {
+    /// One that has these values in the first `columns` columns, and defaults in others.
+    pub(super) fn of<M: Medium>(
+        table: &Table<M>,
+        columns: usize,
+        values: &[Value<'_>],
+    ) -> Result<Self> {
         let format = &table.format;
-        if values.len() != format.cells.len() {
-            return Err(table.wrong_count(format.cells.len(), values.len()));
+        if values.len() != columns {
+            return Err(table.wrong_count(columns, values.len()));
         }
         let mut groups: [Group; 2] =
             format.group_len.map(|len| SmallVec::from_elem(0, len as usize));
         for (column, value) in values.iter().enumerate() {
             table.set(&mut groups, column, value)?;
         }
+        format.cells.trim(&mut groups[1]);
         Ok(NewRow { groups, keys: Keys::new() })
     }
 

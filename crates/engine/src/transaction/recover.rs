@@ -18,12 +18,12 @@ use super::slots::{NextOutcome, Open, Slot, Slots};
 use super::snapshots::Snapshots;
 use super::stamps::Stamps;
 use super::statuses::{Fate, Statuses};
-use crate::Result;
 use crate::catalog::HEADER_SLOTS;
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, Pending, State as RowState};
 use crate::table::ops::{Head, RowPlace, key_cells};
 use crate::table::version::{NEWEST, Seen, Version};
+use crate::{Error, Result};
 
 /// A record, its slot, and where it lies.
 #[derive(Clone)]
@@ -82,6 +82,11 @@ impl Completed {
             // it; fenced by the heap.
             // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(found.at, LINE_LEN);
+        }
+        for (table, place, entry) in records.iter().flat_map(|found| targets(tables, found)) {
+            if table.is_tile(place.tile, entry.row.get() >> table.format.shift) {
+                table.check_extension(place.tile).map_err(Error::into_pool)?;
+            }
         }
         list::flush_links(medium, slots);
         for found in &records {
@@ -298,8 +303,9 @@ fn is_known<M: Medium>(
 /// Whether all that a record's statement wrote has arrived. Flushes that.
 fn arrived<M: Medium>(table: &Table<M>, place: RowPlace, found: &Found, entry: Entry) -> bool {
     if entry.version == 0 {
-        let [keys, others] = [0, 1].map(|group| table.read_group(place, group));
-        let is_whole = content_of([&keys, &others]) == entry.content;
+        let groups = [0, 1].map(|group| table.read_group(place, group));
+        let is_whole = matches!(&groups, [Ok(keys), Ok(others)]
+            if content_of([keys, others]) == entry.content);
         if is_whole {
             table.flush_groups(place);
         }
@@ -556,7 +562,7 @@ fn ensure_words<M: Medium>(table: &Table<M>, row: RowId, head: Head) -> Result<(
     let pending = head.claim.as_pending().map(|pending| pending.version);
     for version in committed.into_iter().chain(pending) {
         let keys = match version {
-            0 => table.key_groups_in_tile(place, set.needs_others),
+            0 => table.key_groups_in_tile(place, set.needs_others)?,
             offset => {
                 let version = table.version_of(offset, row, NEWEST)?;
                 if version.is_removal {

@@ -26,7 +26,7 @@ pub enum Upserted<R> {
 
 impl<M: Medium> Engine<M> {
     /// Changes the row that has the key of `values` in a unique index as `decide` says, or inserts
-    /// `values` if there is none. One fence.
+    /// `values` of the first `columns` columns if there is none. One fence.
     ///
     /// Between the search and the insert, another thread may insert the key. A statement that is a
     /// transaction then begins again with that row. A transaction does not see that row, and is
@@ -36,12 +36,12 @@ impl<M: Medium> Engine<M> {
         statement: &mut Statement<'_, '_, M>,
         table: &Arc<Table<M>>,
         index: &Index<M>,
-        values: &[Value<'_>],
+        (columns, values): (usize, &[Value<'_>]),
         decide: impl FnOnce(RowId, &Key, &[Group; 2]) -> Result<(Change, R)>,
     ) -> Result<Upserted<R>> {
         self.require_open(statement)?;
         table.require_there()?;
-        let mut new_row = NewRow::of(table, values)?;
+        let mut new_row = NewRow::of(table, columns, values)?;
         let Some(key) = new_row.unique_key(table, index) else {
             return self.insert_row(statement, table, &mut new_row).map(Upserted::Inserted);
         };

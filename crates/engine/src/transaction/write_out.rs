@@ -47,6 +47,11 @@ enum Kind {
     },
 }
 
+/// The cells of a new version; none of a removal.
+fn groups_of(cells: &Cells) -> [&[u8]; 2] {
+    cells.as_ref().map_or([&[][..]; 2], |cells| [&cells[0], &cells[1]])
+}
+
 impl<M: Medium> Change<M> {
     /// What is to be written of a row; `None` if nothing has changed.
     fn of(row: &DeferredRow<M>, made: &Made) -> Option<Self> {
@@ -64,6 +69,16 @@ impl<M: Medium> Change<M> {
         (!table.is_dropped()).then_some(Change { table, row, place, own, kind })
     }
 
+    /// Has room for the row in its tile, so that folding finds it.
+    fn make_room(&self) -> Result<()> {
+        match &self.kind {
+            Kind::Insert(cells) | Kind::Version { cells: Some(cells), .. } => {
+                self.table.make_room(self.place, &cells[1])
+            }
+            Kind::Version { cells: None, .. } => Ok(()),
+        }
+    }
+
     /// Offset of the new version; 0 if the row was inserted.
     fn version(&self) -> u64 {
         match self.kind {
@@ -73,18 +88,19 @@ impl<M: Medium> Change<M> {
     }
 
     /// Writes and flushes the cells, or the version. Returns the entry of the list.
-    fn write(&self, identity: Identity, statement: u32) -> Entry {
+    fn write(&self, identity: Identity, statement: u32) -> Result<Entry> {
         let (table, row, version) = (&self.table, self.row, self.version());
         let content = match &self.kind {
             Kind::Insert(cells) => {
                 let groups: [&[u8]; 2] = [&cells[0], &cells[1]];
-                table.write_groups(self.place, groups);
+                table.write_groups(self.place, groups)?;
                 table.flush_groups(self.place);
                 content_of(groups)
             }
             Kind::Version { cells, has, .. } => {
                 let previous =
                     self.own.map_or_else(|| table.committed(self.place), Pending::as_previous);
+                let groups = groups_of(cells);
                 let written = Version {
                     offset: version,
                     row,
@@ -92,13 +108,13 @@ impl<M: Medium> Change<M> {
                     statement,
                     previous,
                     has: *has,
+                    added_len: table.added_len_of(*has, groups),
                     is_removal: cells.is_none(),
                 };
-                let groups = cells.as_ref().map_or([&[][..]; 2], |cells| [&cells[0], &cells[1]]);
                 table.write_version(written, identity, groups)
             }
         };
-        Entry { table: table.number, row, version, content }
+        Ok(Entry { table: table.number, row, version, content })
     }
 }
 
@@ -155,6 +171,7 @@ impl<M: Medium> Engine<M> {
         };
         let changes = rows.iter().filter_map(change);
         let mut changes: Vec<Change<M>> = changes.collect();
+        changes.iter().try_for_each(Change::make_room)?;
         // At the worst, each version is in a chunk of its own.
         let suspects = (2 * SPARE + changes.len()).min(SUSPECT_COUNT.into());
         let mut lane = self.heap.enter().prepare_for(suspects);
@@ -180,12 +197,13 @@ impl<M: Medium> Engine<M> {
     ) -> Result<()> {
         let mut allocate = || {
             for change in &mut *changes {
-                let Kind::Version { has, block, .. } = &mut change.kind else { continue };
+                let Kind::Version { cells, has, block } = &mut change.kind else { continue };
                 // Each chunk takes one of them.
                 if lane.suspects_left() < SPARE {
                     return Err(Error::TooMuchAtOnce);
                 }
-                *block = Some(change.table.allocate_version(lane, *has)?);
+                let added_len = change.table.added_len_of(*has, groups_of(cells));
+                *block = Some(change.table.allocate_version(lane, *has, added_len)?);
             }
             list::make_room(lane, slot.next_list(), changes.len() as u64)
         };
@@ -218,8 +236,10 @@ impl<M: Medium> Engine<M> {
         let statement = if commit.is_some() { made } else { made + 1 };
         let stamp = commit.map(|commit| commit.stamp);
         let identity = Identity { stamp: stamp.unwrap_or(id.as_stamp()), opening };
-        let entries: Vec<Entry> =
-            changes.iter().map(|change| change.write(identity, statement)).collect();
+        let entries: Vec<Entry> = changes
+            .iter()
+            .map(|change| change.write(identity, statement))
+            .collect::<Result<_>>()?;
         let listed = list::write(medium, slot.next_list(), &entries);
         let state = if commit.is_some() { State::Committed } else { State::Open };
         slot.write(medium, state, stamp, Content::Rows(listed));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_engine::{
-    Database, Durability, Error, LockMode, NewIndex, Order, Placement, Resumed, Row, TableSpec,
-    Transaction, TransactionOptions, Type,
+    Database, Durability, Error, LockMode, NewColumn, NewIndex, Order, Placement, Resumed, Row,
+    Table, TableSpec, Transaction, TransactionOptions, Type, Value,
 };
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
@@ -49,6 +49,57 @@ fn an_insert_takes_one_fence_and_a_read_none() {
     assert_eq!(fences(&pool, read), 0);
     let refused = || assert!(table.insert(&[3.into(), "3".into(), 1.into()]).is_err());
     assert_eq!(fences(&pool, refused), 0);
+}
+
+#[test]
+fn rows_with_cells_of_added_columns_take_one_fence() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    let number = |id: u32| format!("{id:015}");
+    table.insert(&[0.into(), number(0).as_str().into(), 1.into()]).unwrap();
+    let add = |name: &str| {
+        let mut added = None;
+        let column = NewColumn::new(name, Type::U64).default(7);
+        let fences = fences(&pool, || added = Some(database.add_column(&table, &column).unwrap()));
+        // The catalog, and blocks for it.
+        assert!((2..=4).contains(&fences), "{fences}");
+        added.unwrap()
+    };
+    let mut knows = add("a");
+    let insert = |table: &Table<_>, id: u32, added: &[Value<'_>]| {
+        let number = number(id);
+        let mut values = vec![id.into(), number.as_str().into(), 1.into()];
+        values.extend(added);
+        table.insert(&values).unwrap();
+    };
+    // Rows with the default need no extension.
+    assert_eq!(fences(&pool, || insert(&knows, 1, &[7.into()])), 1);
+    for (id, next) in [(2, "b"), (102, "c")] {
+        // The first row of the tile that is to have something else.
+        let added = vec![8.into(); knows.columns().len() - 3];
+        let of_first = fences(&pool, || insert(&knows, id, &added));
+        assert!((3..=1 + 2 + 3).contains(&of_first), "{of_first}");
+        for id in id + 1..id + 20 {
+            assert_eq!(fences(&pool, || insert(&knows, id, &added)), 1);
+        }
+        assert_eq!(fences(&pool, || insert(&table, id + 20, &[])), 1);
+        let update = knows.prepare_update("primary").unwrap();
+        for id in id + 1..id + 10 {
+            let update = || {
+                update.run(&[id.into()], |_, row| row.set(3, 9)).unwrap();
+            };
+            // One of them takes a chunk for versions.
+            assert!((1..=4).contains(&fences(&pool, update)));
+        }
+        knows = add(next);
+    }
+    let read = || {
+        let scan = knows.prepare_scan(["a", "b"]).unwrap();
+        assert!(scan.sum::<u64>(&database.snapshot(), 1).unwrap().is_some());
+    };
+    assert_eq!(fences(&pool, read), 0);
+    assert_eq!(database.check().unwrap(), []);
 }
 
 #[test]

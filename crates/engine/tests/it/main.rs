@@ -4,6 +4,7 @@ mod back;
 mod batch_keys;
 mod batches;
 mod changes;
+mod columns;
 mod errors;
 mod fences;
 mod isolation;

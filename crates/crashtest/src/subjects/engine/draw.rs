@@ -3,6 +3,7 @@
 use remanent_crashsim::Rng;
 use remanent_engine::Durability;
 
+use super::columns;
 use super::online::OnIndex;
 use super::rows::{Statement, VALUES};
 use super::subject::{Mix, Op, TABLES, Tables};
@@ -40,6 +41,7 @@ impl Tables {
     pub(super) fn draw(&self, rng: &mut Rng) -> Op {
         match self.mix {
             Mix::Online | Mix::OnlineTogether => return self.online_op(rng),
+            Mix::Columns | Mix::ColumnsTogether => return self.columns_op(rng),
             Mix::Keyed(works) => return self.keyed_op(rng, works),
             Mix::Many => return self.many_op(rng),
             _ => {}
@@ -142,7 +144,7 @@ impl Tables {
         let value = rng.below(VALUES);
         let is_alone = self.mix == Mix::Online;
         match rng.below(20) {
-            0..=7 => Op::OnIndex(OnIndex::draw(rng)),
+            0..=7 => Op::OnIndex(OnIndex::draw(rng, false)),
             8 | 9 if is_alone => Op::Within(Statement::Update(id, code, value)),
             10 if is_alone && rng.below(3) != 0 => Op::Within(Statement::Insert(id, code, value)),
             10 if is_alone => Op::Within(Statement::Delete(id)),
@@ -158,10 +160,38 @@ impl Tables {
         }
     }
 
+    /// An operation on the first table, on its columns, or on one of its indexes.
+    fn columns_op(&self, rng: &mut Rng) -> Op {
+        let (id, number) = (rng.below(self.keys), rng.below(self.keys));
+        let code = (rng.below(4) != 0).then_some(number);
+        let value = columns::draw(rng);
+        let drawn = Drawn { table: 0, id, number, code, value };
+        let is_alone = self.mix == Mix::Columns;
+        match rng.below(20) {
+            0..=2 => Op::AddColumn,
+            3 => Op::OnIndex(OnIndex::draw(rng, true)),
+            4 | 5 if is_alone => Op::Within(drawn.statement(rng)),
+            6 if is_alone => Op::Batch(self.statements(rng)),
+            7 if is_alone => Op::AtCommit(self.statements(rng), rng.below(4) != 0),
+            8 if is_alone && rng.below(2) == 0 => Op::TakeBack(rng.below(4) as u32),
+            8 if is_alone => Op::Commit,
+            9 if is_alone && rng.below(2) == 0 => Op::CommitWith(drawn.statement(rng)),
+            9 if is_alone => Op::Abort,
+            10 | 11 => Op::Collect,
+            12 | 13 => Op::Delete(0, id),
+            14 => Op::Upsert(0, id, code, value),
+            15 if !is_alone => Op::Scan(0),
+            4..=7 | 16 | 17 => Op::Insert(0, id, code, value),
+            _ => Op::Update(0, id, code, value),
+        }
+    }
+
     /// Statements of a batch, or of a transaction that is durable at its commit.
     pub(super) fn statements(&self, rng: &mut Rng) -> Vec<Statement> {
         let statement = |_| {
-            let (id, value) = (rng.below(self.keys), rng.below(VALUES));
+            let has_columns = self.has_columns();
+            let id = rng.below(self.keys);
+            let value = if has_columns { columns::draw(rng) } else { rng.below(VALUES) };
             let code = Some(rng.below(self.keys));
             match rng.below(6) {
                 0..=1 => Statement::Insert(id, code, value),

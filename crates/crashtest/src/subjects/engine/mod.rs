@@ -1,5 +1,6 @@
 //! The engine: tables, their rows and indexes, by one model.
 
+mod columns;
 mod draw;
 mod model;
 mod online;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
+use super::columns;
 use super::online::Indexes;
 use super::rows::{Rows, Statement, VALUES, answer_number};
 use super::subject::Op;
@@ -16,6 +17,8 @@ pub(super) struct State {
     pub(super) others: BTreeMap<u64, Rows>,
     pub(super) open: Option<Open>,
     pub(super) indexes: Indexes,
+    /// Columns that were added to the first table.
+    pub(super) columns: u64,
 }
 
 impl State {
@@ -29,6 +32,12 @@ impl State {
 
     /// Executes an operation.
     pub(super) fn apply(&mut self, op: &Op) -> Answer<Rows> {
+        if columns::needed(op) > self.columns {
+            return Answer::None;
+        }
+        if let Op::AddColumn = op {
+            return Answer::Bool(columns::add_to_model(&mut self.columns));
+        }
         if let Op::Create(table) = *op {
             let is_new = self.rows(table).is_none();
             if is_new {
@@ -43,7 +52,7 @@ impl State {
             return Answer::None;
         }
         if let Op::OnIndex(op) = *op {
-            let done = self.indexes.apply(self.open.is_some(), op);
+            let done = self.indexes.apply(self.open.is_some(), self.columns, op);
             return done.map_or(Answer::None, Answer::Bool);
         }
         if let Some(answer) = self.apply_to_transaction(op) {
@@ -186,7 +195,8 @@ fn update_model(rows: &mut Rows, id: u64, code: Option<u64>, value: u64) -> bool
     let is_taken =
         code.is_some() && rows.iter().any(|(other, (of, _))| *other != id && *of == code);
     if !is_taken {
-        rows.insert(id, (code, value));
+        let before = rows.get(&id).map_or(0, |(_, value)| *value);
+        rows.insert(id, (code, columns::changed(before, value)));
     }
     !is_taken
 }
@@ -231,15 +241,15 @@ fn alone(state: &mut State, table: u64, op: &Op) -> Answer<Rows> {
             let is_taken = rows.contains_key(&id)
                 || code.is_some() && rows.values().any(|(other, _)| *other == code);
             if !is_taken {
-                rows.insert(id, (code, value));
+                rows.insert(id, (code, columns::inserted(value)));
             }
             Answer::Bool(!is_taken)
         }
         Op::Get(_, wanted) => only(&|id, _, _| id == wanted),
         Op::GetByCode(_, wanted) => only(&|_, code, _| code == Some(wanted)),
-        Op::FindByValue(_, wanted) => only(&|_, _, value| value == wanted),
+        Op::FindByValue(_, wanted) => only(&|_, _, value| value % VALUES == wanted),
         Op::Range(_, least, greatest, _) => {
-            only(&|_, _, value| (least..=greatest).contains(&value))
+            only(&|_, _, value| (least..=greatest).contains(&(value % VALUES)))
         }
         Op::Scan(_) => only(&|_, _, _| true),
         _ => unreachable!("answered above"),
@@ -351,10 +361,11 @@ impl Open {
                 if is_taken(None, Some(id), code) {
                     return Some(false);
                 }
-                (id, Some((code, value)))
+                (id, Some((code, columns::inserted(value))))
             }
             Statement::Update(id, code, value) => {
                 let before = *self.rows.get(&id)?;
+                let value = columns::changed(before.1, value);
                 if self.is_overtaken(id) {
                     return Some(false);
                 }

@@ -9,14 +9,16 @@ use remanent_engine::{
 };
 use remanent_pmem::Medium;
 
-use super::ordered;
+use super::{columns, ordered};
 
 /// Names of indexes, by their numbers.
-const NAMES: [&str; 5] = ["primary", "by_code", "by_value", "by_pair", "by_both"];
+const NAMES: [&str; 6] = ["primary", "by_code", "by_value", "by_pair", "by_both", "by_added"];
 /// The first number of an index that is made and dropped.
 const FIRST: u64 = 2;
 /// An index that is unique.
 const UNIQUE: u64 = 4;
+/// An index that has a column that is added.
+const OF_ADDED: u64 = 5;
 
 /// An operation on an index, by its number.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +31,10 @@ pub(super) enum OnIndex {
 }
 
 impl OnIndex {
-    pub(super) fn draw(rng: &mut Rng) -> Self {
-        let (number, is_dram) = (rng.below(NAMES.len() as u64), rng.below(2) == 0);
+    /// On one of the indexes, or on one that has no column that is added.
+    pub(super) fn draw(rng: &mut Rng, with_added: bool) -> Self {
+        let count = if with_added { NAMES.len() as u64 } else { OF_ADDED };
+        let (number, is_dram) = (rng.below(count), rng.below(2) == 0);
         match (rng.below(3), number) {
             (0, _) | (_, 0..FIRST) => OnIndex::Place(number, is_dram),
             (1, _) => OnIndex::Create(number, is_dram),
@@ -73,6 +77,7 @@ fn new_index(name: &str) -> NewIndex {
     match name {
         "by_value" => NewIndex::secondary(name, ["value"]),
         "by_pair" => NewIndex::secondary(name, ["value", "code"]).ordered(),
+        "by_added" => NewIndex::secondary(name, [columns::FIRST]),
         _ => NewIndex::unique(name, ["code", "id"]),
     }
 }
@@ -94,11 +99,13 @@ pub(super) fn spec(name: String, tile_rows: u32) -> TableSpec {
 pub(super) struct Indexes(BTreeMap<u64, bool>);
 
 impl Indexes {
-    /// What an operation makes of them, while a transaction is open or not.
-    pub(super) fn apply(&mut self, is_open: bool, op: OnIndex) -> Option<bool> {
+    /// What an operation makes of them, while a transaction is open or not, and with so many columns
+    /// that were added.
+    pub(super) fn apply(&mut self, is_open: bool, columns: u64, op: OnIndex) -> Option<bool> {
         let Indexes(indexes) = self;
         Some(match op {
             OnIndex::Create(UNIQUE, _) if is_open => return None,
+            OnIndex::Create(OF_ADDED, _) if columns == 0 => false,
             OnIndex::Create(number, is_dram) => {
                 let is_new = !indexes.contains_key(&number);
                 if is_new {
@@ -161,6 +168,11 @@ pub(super) fn visit_all<M: Medium>(
         let find = table.prepare_find(index)?;
         for value in 0..values {
             failed = failed.or(find.run(moment, &[value.into()], &mut visit)?);
+        }
+    } else if index == "by_added" {
+        let find = table.prepare_find(index)?;
+        for value in columns::FIRST_VALUES {
+            failed = failed.or(find.run(moment, &[value], &mut visit)?);
         }
     } else {
         let find = table.prepare_find(index)?;

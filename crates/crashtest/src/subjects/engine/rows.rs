@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use remanent_crashsim::Sim;
-use remanent_engine::{Error, Row};
+use remanent_engine::{Error, Row, Table, Value};
+
+use super::columns;
 
 pub(super) type M = Arc<Sim>;
 
@@ -43,7 +45,18 @@ pub(super) type Keyed = (u64, (Option<u64>, u64));
 
 pub(super) fn row_of(row: &Row<'_, M>) -> Result<Keyed, Error> {
     let code: Option<&str> = row.get(1)?;
-    Ok((row.get(0)?, (code.map(number_of), row.get(2)?)))
+    Ok((row.get(0)?, (code.map(number_of), columns::value_of(row)?)))
+}
+
+/// The values of a row that is inserted into a table.
+pub(super) fn values<'v>(
+    table: &Table<M>,
+    id: u64,
+    code: Option<&'v str>,
+    number: u64,
+) -> Vec<Value<'v>> {
+    let keys = [id.into(), Value::from(code)];
+    keys.into_iter().chain(columns::values(table, number)).collect()
 }
 
 /// How a statement of a transaction went, as a number.

@@ -26,6 +26,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ordered_in_trouble(),
         online(),
         sequences(),
+        columns(),
         in_trouble(),
         by_threads(),
     ]
@@ -514,6 +515,69 @@ fn sequences() -> Vec<Scenario> {
             "interleavings of three threads that draw from the same sequences",
             Sequences,
             interleaved(3, 2, 3, 900),
+        )
+        .with_weight(40),
+    ]
+}
+
+/// Columns that are added.
+fn columns() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 16, samples: 2 };
+    let tables = || Tables { keys: 4, mix: Mix::Columns, ..rows() };
+    let raced = || Tables { keys: 3, mix: Mix::ColumnsTogether, ..rows() };
+    vec![
+        Scenario::new(
+            "engine/columns",
+            "columns are added beside statements, a transaction, and changes of indexes",
+            tables(),
+            prepared(alone(8, 12)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/columns-stores",
+            "the same; between any two stores",
+            tables(),
+            at_stores(Config { creation: false, ..few_images(alone(10, 3)) }),
+        ),
+        Scenario::new(
+            "engine/columns-recovery",
+            "the same; crashes inside recovery and after it",
+            tables(),
+            Config { nested: recovery, after: 6, creation: false, ..few_images(alone(10, 6)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/columns-killed",
+            "the same; killed, then power lost",
+            tables(),
+            few_images(killed(alone(8, 5))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/columns-full",
+            "the same; the pool is full",
+            Tables { keys: 4_000, size_max: (OVERHEAD + 11) << 16, ..tables() },
+            refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 12) }),
+        ),
+        Scenario::new(
+            "engine/columns-no-room",
+            "the same; each call for room fails once",
+            tables(),
+            without_room(4, prepared(alone(8, 6))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/columns-threads",
+            "columns are added by two threads that change rows, too",
+            raced(),
+            Config { creation: false, ..few_images(together(2, 6, 4)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/columns-interleaved",
+            "interleavings of three threads that add columns, and change rows",
+            raced(),
+            interleaved(3, 6, 3, 1_200),
         )
         .with_weight(40),
     ]

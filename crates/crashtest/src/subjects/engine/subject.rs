@@ -12,9 +12,9 @@ use remanent_pmem::{Error as PoolError, Medium};
 
 use super::model::{Open as OpenModel, State};
 use super::online::{Indexes, OnIndex};
-use super::rows::{Keyed, M, Rows, Statement, VALUES, code, name, row_of};
+use super::rows::{Keyed, M, Rows, Statement, VALUES, code, name, row_of, values};
 use super::unique::{Work, Works};
-use super::{online, ordered, sums, transactions};
+use super::{columns, online, ordered, sums, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
@@ -64,6 +64,10 @@ pub(super) enum Mix {
     Online,
     /// The same by threads, and without transactions of several statements.
     OnlineTogether,
+    /// As `Online`; columns are added, too.
+    Columns,
+    /// As `OnlineTogether`; columns are added, too.
+    ColumnsTogether,
     /// Transactions of threads that give rows keys, most of them in batches.
     Keyed(Works),
     /// One transaction at a time, whose batches are of many rows.
@@ -77,6 +81,8 @@ pub(super) enum Op {
     Drop(u64),
     /// On an index of the first table.
     OnIndex(OnIndex),
+    /// A column is added to the first table.
+    AddColumn,
     /// Table, primary key, second key, value.
     Insert(u64, u64, Option<u64>, u64),
     /// Table, primary key, second key, value.
@@ -172,7 +178,12 @@ impl Tables {
 impl Tables {
     /// Whether indexes are made and moved.
     pub(super) fn is_online(&self) -> bool {
-        matches!(self.mix, Mix::Online | Mix::OnlineTogether)
+        matches!(self.mix, Mix::Online | Mix::OnlineTogether) || self.has_columns()
+    }
+
+    /// Whether columns are added.
+    pub(super) fn has_columns(&self) -> bool {
+        matches!(self.mix, Mix::Columns | Mix::ColumnsTogether)
     }
 }
 
@@ -193,7 +204,7 @@ impl Tables {
                 Err(Error::Conflict { .. } | Error::Overtaken { .. } | Error::Deadlock { .. })
                     if !matches!(
                         self.mix,
-                        Mix::Transactions | Mix::Back | Mix::Online | Mix::Many
+                        Mix::Transactions | Mix::Back | Mix::Online | Mix::Columns | Mix::Many
                     ) =>
                 {
                     open.pool.medium().pause();
@@ -253,8 +264,7 @@ fn insert(
 ) -> Result<(), Error> {
     let table = database.table(&name(table))?;
     let code = code_number.map(code);
-    let values = [id.into(), Value::from(code.as_ref()), value.into()];
-    table.insert(&values).map(drop)
+    table.insert(&values(&table, id, code.as_deref(), value)).map(drop)
 }
 
 fn update(
@@ -268,7 +278,7 @@ fn update(
     let code = code_number.map(code);
     update.run(&[id.into()], |_, row| {
         row.set(1, code.as_ref())?;
-        row.set(2, value)
+        columns::set(row, value)
     })
 }
 
@@ -280,10 +290,11 @@ fn upsert(
     code_number: Option<u64>,
     value: u64,
 ) -> Result<(), Error> {
-    let upsert = database.table(&name(table))?.prepare_upsert("primary")?;
+    let table = database.table(&name(table))?;
+    let upsert = table.prepare_upsert("primary")?;
     let code = code_number.map(code);
-    let values = [id.into(), Value::from(code.as_ref()), value.into()];
-    upsert.run(&values, |_, row| row.set(2, value)).map(drop)
+    let values = values(&table, id, code.as_deref(), value);
+    upsert.run(&values, |_, row| columns::set(row, value)).map(drop)
 }
 
 /// Updates a row, and returns what a snapshot saw before.
@@ -502,7 +513,11 @@ impl Subject for Tables {
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Rows> {
         let database = &open.object;
+        if self.has_columns() && columns::are_missing(database, op) {
+            return Answer::None;
+        }
         match *op {
+            Op::AddColumn => answer(self.patiently(open, || columns::add(database)), Answer::Bool),
             Op::Create(table) => match self.create(database, table) {
                 Err(Error::Schema { .. }) => Answer::Bool(false),
                 made => answer(made, |()| Answer::Bool(true)),
@@ -599,10 +614,11 @@ impl Subject for Tables {
             if self.is_online() {
                 require_online(&found, &open.object.snapshot(), &rows)?;
                 state.indexes = Indexes::observe(&found)?;
+                state.columns = columns::count(&found);
             }
             for value in (0..VALUES).filter(|_| !self.is_online()) {
                 let of_value = find_by_value(&open.object, table, value)?;
-                let expected = rows.iter().filter(|(_, (_, of))| *of == value);
+                let expected = rows.iter().filter(|(_, (_, of))| *of % VALUES == value);
                 if !of_value.iter().eq(expected) {
                     return Err(format!("the rows with {value} are found as {of_value:?}").into());
                 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use remanent_engine::{
-    Database, Durability, Error, LockMode, OpenTransaction, Resumed, Transaction,
-    TransactionOptions, Value,
+    Changes, Database, Durability, Error, LockMode, OpenTransaction, Resumed, Row, Transaction,
+    TransactionOptions,
 };
 use remanent_pmem::Medium;
 
-use super::rows::{M, Rows, Statement, VALUES, answer_number, code, name};
+use super::columns;
+use super::rows::{M, Rows, Statement, VALUES, answer_number, code, name, values};
 
 /// Makes a statement of a transaction. `None` if there is no row.
 pub(super) fn make(
@@ -20,7 +21,7 @@ pub(super) fn make(
     match statement {
         Statement::Insert(id, code_number, value) => {
             let code = code_number.map(code);
-            let values = [id.into(), Value::from(code.as_ref()), value.into()];
+            let values = values(&table, id, code.as_deref(), value);
             table.insert_in(transaction, &values).map(|_| Some(()))
         }
         Statement::Update(id, code_number, value) => {
@@ -28,14 +29,15 @@ pub(super) fn make(
             let update = table.prepare_update("primary")?;
             update.run_in(transaction, &[id.into()], |_, row| {
                 row.set(1, code.as_ref())?;
-                row.set(2, value)
+                columns::set(row, value)
             })
         }
         Statement::Upsert(id, code_number, value) => {
             let code = code_number.map(code);
-            let values = [id.into(), Value::from(code.as_ref()), value.into()];
+            let values = values(&table, id, code.as_deref(), value);
             let upsert = table.prepare_upsert("primary")?;
-            upsert.run_in(transaction, &values, |_, row| row.set(2, value)).map(|_| Some(()))
+            let change = |_: &Row<'_, M>, row: &mut Changes<'_, M>| columns::set(row, value);
+            upsert.run_in(transaction, &values, change).map(|_| Some(()))
         }
         Statement::Delete(id) => {
             let delete = table.prepare_delete("primary")?;

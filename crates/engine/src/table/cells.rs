@@ -1,0 +1,297 @@
+//! The cells of a row, and where each column has its own.
+//!
+//! A row has two groups of cells. Columns that a table is made with have fixed places there.
+//! Columns that are added later are a tail of the second group:
+//!
+//! ```text
+//! second group   cells of the columns that the table was made with, a multiple of 8 bytes
+//!                of each added column: 1 if the row has no value there, else 0 (if it is nullable)
+//!                                      its cell
+//! ```
+//!
+//! The tail may end before any added column. Cells that are not there are the columns' defaults.
+//! In memory, in versions and under checksums, a group always ends behind the last cell that is not
+//! a default. So the bytes of a row do not change when a column is added, and equal rows have equal
+//! bytes.
+
+use std::ops::{Index, Range};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use smallvec::SmallVec;
+
+use crate::new_column::AddedColumn;
+use crate::schema::COLUMNS_MAX;
+use crate::value::Type;
+
+/// The cells of one group of a row.
+pub(crate) type Group = SmallVec<[u8; 64]>;
+
+/// The cells from which keys are read: both groups of a row. The second one may be empty if no
+/// index that is asked for has columns there ([`Index::needs_others`](crate::index::Index)).
+pub(crate) type KeyCells<'c> = [&'c [u8]; 2];
+
+/// Where a column's cell lies in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) of_type: Type,
+    /// 0: keys; 1: others.
+    pub(crate) group: usize,
+    /// First byte in the group.
+    pub(crate) offset: usize,
+    /// The bit in the group that is set where the row has no value.
+    pub(crate) null: Option<usize>,
+}
+
+impl Cell {
+    /// The bytes of the cell in its group of a row.
+    #[inline(always)]
+    pub(crate) fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.of_type.cell_len()
+    }
+
+    /// Whether the row with this group, which has the cell, has no value.
+    #[inline(always)]
+    fn is_null(self, group: &[u8]) -> bool {
+        self.null.is_some_and(|bit| group[bit / 8] >> (bit % 8) & 1 != 0)
+    }
+}
+
+/// Cells of added columns in the first shelf. Each further shelf has twice as many.
+const SHELF_LEN: usize = 8;
+const SHELVES: usize = 7;
+const _: () = assert!(SHELF_LEN * ((1 << SHELVES) - 1) >= COLUMNS_MAX);
+
+/// The cells of all columns of a table. Columns are added while others read.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    made: Vec<Cell>,
+    /// Bytes of the second group without added columns.
+    others_len: usize,
+    added: [OnceLock<Box<[OnceLock<AddedCell>]>>; SHELVES],
+    added_count: AtomicUsize,
+}
+
+/// The cell of an added column.
+#[derive(Debug)]
+struct AddedCell {
+    cell: Cell,
+    /// Its first byte in the group, which says whether there is a value if the column is nullable.
+    start: usize,
+    /// What rows have there that were given nothing else.
+    default: Box<[u8]>,
+}
+
+impl AddedCell {
+    fn end(&self) -> usize {
+        self.start + self.default.len()
+    }
+
+    /// The default's bytes; `None` if that is NULL.
+    fn default_value(&self) -> Option<&[u8]> {
+        let flag_len = self.cell.offset - self.start;
+        let is_null = flag_len != 0 && self.default[0] != 0;
+        (!is_null).then(|| &self.default[flag_len..])
+    }
+}
+
+impl Index<usize> for Cells {
+    type Output = Cell;
+
+    #[inline(always)]
+    fn index(&self, column: usize) -> &Cell {
+        self.get(column).expect("a column of the table")
+    }
+}
+
+impl Cells {
+    /// Those of the columns that a table is made with, and the length of its second group.
+    pub(super) fn of(made: Vec<Cell>, others_len: usize) -> Self {
+        let added = [const { OnceLock::new() }; SHELVES];
+        Cells { made, others_len, added, added_count: AtomicUsize::new(0) }
+    }
+
+    /// The cell of a column, if there is one.
+    #[inline(always)]
+    pub(crate) fn get(&self, column: usize) -> Option<&Cell> {
+        match self.made.get(column) {
+            Some(cell) => Some(cell),
+            None => self.added_at(column - self.made.len()).map(|added| &added.cell),
+        }
+    }
+
+    /// Whether columns were added.
+    #[inline(always)]
+    pub(crate) fn has_added(&self) -> bool {
+        self.added_count() != 0
+    }
+
+    #[inline(always)]
+    fn added_count(&self) -> usize {
+        // Acquire: the cells are there; partner of the store in `add`.
+        self.added_count.load(Ordering::Acquire)
+    }
+
+    #[cold]
+    fn added_at(&self, number: usize) -> Option<&AddedCell> {
+        let shelf = (number / SHELF_LEN + 1).ilog2() as usize;
+        let cells = self.added.get(shelf)?.get()?;
+        cells.get(number - SHELF_LEN * ((1 << shelf) - 1))?.get()
+    }
+
+    fn added(&self) -> impl DoubleEndedIterator<Item = &AddedCell> {
+        (0..self.added_count()).filter_map(|number| self.added_at(number))
+    }
+
+    /// Adds a column. One caller at a time; a table has at most [`COLUMNS_MAX`] columns.
+    pub(crate) fn add(&self, AddedColumn { column, default }: &AddedColumn) {
+        let (number, start) = (self.added_count(), self.others_end());
+        let null = column.is_nullable.then_some(start * 8);
+        let offset = start + usize::from(column.is_nullable);
+        let cell = Cell { of_type: column.of_type, group: 1, offset, null };
+        let shelf = (number / SHELF_LEN + 1).ilog2() as usize;
+        let empty = || (0..SHELF_LEN << shelf).map(|_| OnceLock::new()).collect();
+        let cells = self.added[shelf].get_or_init(empty);
+        let place = &cells[number - SHELF_LEN * ((1 << shelf) - 1)];
+        let default = default.as_slice().into();
+        place.set(AddedCell { cell, start, default }).expect("columns are added one by one");
+        // Release: the cell is there; partner of the load in `added_count`.
+        self.added_count.store(number + 1, Ordering::Release);
+    }
+
+    /// Bytes of the second group without added columns.
+    #[inline(always)]
+    pub(crate) fn others_len(&self) -> usize {
+        self.others_len
+    }
+
+    /// Bytes of the second group that has all columns.
+    pub(crate) fn others_end(&self) -> usize {
+        self.added().next_back().map_or(self.others_len, AddedCell::end)
+    }
+
+    /// Whether a second group may end here: behind some column.
+    pub(super) fn is_end(&self, end: usize) -> bool {
+        self.added().any(|added| added.end() == end)
+    }
+
+    /// Appends the defaults of added columns to a second group that ends before `end`.
+    pub(crate) fn extend(&self, others: &mut Group, end: usize) {
+        for added in self.added() {
+            if added.end() > others.len() && added.start < end {
+                // Damage may have cut a cell off.
+                others.truncate(added.start);
+                others.extend_from_slice(&added.default);
+            }
+        }
+    }
+
+    /// Leaves out defaults of added columns at the end of a second group.
+    #[inline]
+    pub(crate) fn trim(&self, others: &mut Group) {
+        if others.len() > self.others_len {
+            self.trim_added(others);
+        }
+    }
+
+    fn trim_added(&self, others: &mut Group) {
+        for added in self.added().rev() {
+            // Damage may have cut a cell off.
+            let is_default = match others.get(added.start..added.end()) {
+                Some(cell) => *cell == *added.default,
+                None => true,
+            };
+            if !is_default {
+                others.truncate(added.end());
+                return;
+            }
+            others.truncate(added.start);
+        }
+        others.truncate(self.others_len);
+    }
+
+    /// The bytes of a column in the cells of a row; `None` if the row has no value there.
+    #[inline(always)]
+    pub(crate) fn bytes_of<'c>(&'c self, column: usize, row: KeyCells<'c>) -> Option<&'c [u8]> {
+        let cell = self[column];
+        let group = row[cell.group];
+        match group.get(cell.range()) {
+            Some(bytes) => (!cell.is_null(group)).then_some(bytes),
+            None => self.default_of(column),
+        }
+    }
+
+    #[cold]
+    fn default_of(&self, column: usize) -> Option<&[u8]> {
+        let added = self.added_at(column.checked_sub(self.made.len())?);
+        added.and_then(AddedCell::default_value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::new_column::NewColumn;
+    use crate::schema::Column;
+    use crate::value::Value;
+
+    fn add(cells: &Cells, new: &NewColumn) {
+        let columns: Vec<Column> = Vec::new();
+        cells.add(&new.resolve("t", &columns).unwrap());
+    }
+
+    fn cells() -> Cells {
+        let made = vec![Cell { of_type: Type::U32, group: 1, offset: 0, null: None }];
+        Cells::of(made, 8)
+    }
+
+    #[test]
+    fn groups_end_behind_the_last_cell_that_is_no_default() {
+        let cells = cells();
+        let short: Group = SmallVec::from_slice(&[7, 0, 0, 0, 0, 0, 0, 0]);
+        let value =
+            |column, group: &Group| cells.bytes_of(column, [&[], group]).map(<[u8]>::to_vec);
+        add(&cells, &NewColumn::new("a", Type::U16).default(0x0102));
+        add(&cells, &NewColumn::nullable("b", Type::U8));
+        add(&cells, &NewColumn::nullable("c", Type::U8).default(9));
+        assert_eq!(cells.others_end(), 14);
+        let values = |group: &Group| [0, 1, 2, 3].map(|column| value(column, group));
+        let defaults = [Some(vec![7, 0, 0, 0]), Some(vec![2, 1]), None, Some(vec![9])];
+        assert_eq!(values(&short), defaults);
+
+        let mut group = short.clone();
+        cells.extend(&mut group, 14);
+        assert_eq!(group[8..], [2, 1, 1, 0, 0, 9]);
+        assert_eq!(values(&group), defaults);
+        let whole = group.clone();
+        cells.trim(&mut group);
+        assert_eq!(group, short);
+
+        group = whole;
+        (group[10], group[11]) = (0, 5);
+        cells.trim(&mut group);
+        assert_eq!((group.len(), value(2, &group)), (12, Some(vec![5])));
+        // What is cut off within a cell has the default there.
+        group.truncate(9);
+        assert_eq!(values(&group), defaults);
+        cells.extend(&mut group, 9);
+        assert_eq!(group[8..], [2, 1]);
+        group.extend_from_slice(&[0; 40]);
+        cells.trim(&mut group);
+        assert_eq!(group.len(), 14);
+    }
+
+    #[test]
+    fn as_many_columns_are_added_as_a_table_can_have() {
+        let cells = cells();
+        for number in 1..COLUMNS_MAX {
+            let default = Value::Uint(number as u64);
+            add(&cells, &NewColumn::new(format!("c{number}"), Type::U16).default(default));
+        }
+        for number in 1..COLUMNS_MAX {
+            let bytes = (number as u16).to_le_bytes();
+            assert_eq!(cells.bytes_of(number, [&[], &[0; 8]]), Some(&bytes[..]));
+        }
+        assert_eq!(cells.get(COLUMNS_MAX), None);
+    }
+}
