@@ -58,6 +58,7 @@ mod catalog;
 mod database;
 mod engine;
 mod error;
+mod foreign;
 mod index;
 mod query;
 mod rebuild;
@@ -71,6 +72,7 @@ pub use remanent_structures::RowId;
 
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
+pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec, NewForeignKey};
 pub use self::index::order::Order;
 pub use self::query::{
     Cells, Changes, Delete, Find, Get, KeyBound, Range, Row, Scan, Update, Upsert,

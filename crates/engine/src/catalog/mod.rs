@@ -5,6 +5,7 @@
 //! durable step.
 
 mod drop;
+mod foreign;
 mod index;
 mod layout;
 mod ops;
@@ -81,9 +82,23 @@ pub(crate) struct TableEntry {
     /// Which columns are in the first group of a row: it does not change with the indexes.
     pub(crate) are_keys: Vec<bool>,
     pub(crate) indexes: Vec<IndexEntry>,
+    /// Those by which its rows refer to others.
+    pub(crate) foreign_keys: Vec<ForeignKeyEntry>,
     /// Offset of its state.
     pub(crate) state: u64,
     pub(crate) tile_rows: Option<u32>,
+}
+
+/// A foreign key of a table. It names no index, so that indexes are moved without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignKeyEntry {
+    pub(crate) name: String,
+    /// Numbers of the columns that refer.
+    pub(crate) columns: Vec<usize>,
+    /// Number of the table that is referred to.
+    pub(crate) references: u32,
+    /// Numbers of the columns that are referred to, in the order of those that refer.
+    pub(crate) referenced: Vec<usize>,
 }
 
 /// An index of a table.

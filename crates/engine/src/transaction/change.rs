@@ -9,12 +9,13 @@ use smallvec::SmallVec;
 
 use super::LockMode;
 use super::deferred::DeferredRow;
+use super::foreign::{Tie, Ties};
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::statuses::Fate;
 use super::view::View;
-use super::wait::{Holder, Refused, Wanted};
+use super::wait::{Refused, Wanted};
 use crate::engine::Engine;
-use crate::index::{HeldKeys, Index, IndexSet, Key, Member, Role};
+use crate::index::{HeldKeys, Index, IndexSet, Key, Keyed, Member, Role};
 use crate::table::Table;
 use crate::table::ops::{Group, Head, RowPlace, key_cells};
 use crate::table::version::Version;
@@ -170,7 +171,7 @@ impl<M: Medium> Engine<M> {
             if view.place.is_none() {
                 looked_at.push(self.look_at(table, row, place));
             }
-            match self.sees_key(table, index, key, row, place, view) {
+            match self.sees_key(table, Keyed::of(index, key), row, place, view) {
                 Ok(is_seen) => Ok(is_seen.then_some(Found { row, place })),
                 Err(error) => {
                     failed.get_or_insert(error);
@@ -200,15 +201,14 @@ impl<M: Medium> Engine<M> {
     pub(super) fn sees_key(
         &self,
         table: &Table<M>,
-        index: &Index<M>,
-        key: &Key,
+        keyed: Keyed<'_>,
         row: RowId,
         place: RowPlace,
         view: View,
     ) -> Result<bool> {
         let Some(seen) = table.seen(row, place, view)? else { return Ok(false) };
-        let keys = table.key_groups(place, seen, index.needs_others)?;
-        Ok(key.is_of(&table.format, &index.spec, key_cells(&keys)))
+        let keys = table.key_groups(place, seen, keyed.needs_others)?;
+        Ok(keyed.is_of(&table.format, &keys))
     }
 
     fn cells(
@@ -244,10 +244,20 @@ impl<M: Medium> Engine<M> {
         let (changed, keys) = loop {
             set = table.indexes.load();
             let changed = Self::changed_keys(table, &set, &old, &cells);
-            match self.lock_new_keys(statement, table, row, &changed)? {
+            let states = [Some(&old), (!is_removal).then_some(&cells)];
+            let ties = self.ties_at_once(statement, table, &set, states, row)?;
+            match self.lock_new_keys(statement, table, row, &changed, &ties) {
                 Ok(keys) => break (changed, keys),
-                Err((holder, at)) => {
-                    let (index, key) = (changed[at].0.clone(), changed[at].1.clone());
+                Err(Refused::For(error)) => return Err(error),
+                Err(Refused::Tied { holder, wanted }) => {
+                    drop(changed);
+                    drop(set);
+                    waiting.wait_for(holder, || *wanted)?;
+                }
+                Err(Refused::Busy { holder, index: number }) => {
+                    let wanted = changed.iter().find(|(index, _)| index.number == number);
+                    let (index, key) = wanted.expect("the key of one of its indexes is wanted");
+                    let (index, key) = ((*index).clone(), key.clone());
                     drop(changed);
                     drop(set);
                     waiting.wait(holder, Wanted { table, index: &index, key: &key })?;
@@ -297,27 +307,24 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
-    /// Locks the unique keys that a row gets, if nobody has them. `Err` says who decides whether
-    /// somebody has, and which key it is.
+    /// Locks the unique keys that a row gets, if nobody has them, and those of foreign keys, if
+    /// nothing speaks against them.
     fn lock_new_keys(
         &self,
         statement: &Statement<'_, '_, M>,
         table: &Table<M>,
         row: RowId,
         changed: &[Word<'_, M>],
-    ) -> Result<Result<HeldKeys<'_>, (Holder, usize)>> {
-        let words = || changed.iter().enumerate();
-        let unique = || words().filter(|(_, (index, key))| index.enforces(key));
-        let hashes = unique().map(|(_, (index, key))| (index.id, key.hash));
-        let keys = self.keys.lock(self.medium(), hashes);
-        for (at, (index, key)) in unique() {
-            match self.require_free(table, index, key, row, statement.view) {
-                Ok(()) => {}
-                Err(Refused::For(error)) => return Err(error),
-                Err(Refused::Busy { holder, .. }) => return Ok(Err((holder, at))),
-            }
+        ties: &Ties<M>,
+    ) -> Result<HeldKeys<'_>, Refused> {
+        let unique = || changed.iter().filter(|(index, key)| index.enforces(key));
+        let hashes = unique().map(|(index, key)| (index.id, key.hash));
+        let keys = self.keys.lock(self.medium(), hashes.chain(ties.iter().map(Tie::lock)));
+        for (index, key) in unique() {
+            self.require_free(table, index, key, row, statement.view)?;
         }
-        Ok(Ok(keys))
+        self.require_ties(table, ties, statement.view)?;
+        Ok(keys)
     }
 
     /// Puts a row that is claimed into indexes under its new keys, and returns the words that were
