@@ -6,6 +6,8 @@ mod batches;
 mod changes;
 mod errors;
 mod fences;
+mod foreign;
+mod foreign_left;
 mod isolation;
 mod left;
 mod locks;
