@@ -97,7 +97,8 @@ impl<M: Medium> Database<M> {
     /// # Errors
     ///
     /// When there is none, another table refers to it ([`Error::Referenced`]), or not even what
-    /// dropping needs is left in a full pool: nothing was changed then. When the medium met a fault.
+    /// dropping needs is left in a full pool: nothing was changed then. When the medium met a
+    /// fault.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.engine.drop_table(name)
     }
@@ -155,9 +156,9 @@ impl<M: Medium> Database<M> {
     ///
     /// # Errors
     ///
-    /// When the table has no such index, it is that of the primary key ([`Error::PrimaryKey`]), or a
-    /// foreign key needs it ([`Error::IndexNeeded`]); when not even what dropping needs is left in a full pool: nothing was changed then. When the
-    /// medium met a fault.
+    /// When the table has no such index, it is that of the primary key ([`Error::PrimaryKey`]), or
+    /// a foreign key needs it ([`Error::IndexNeeded`]); when not even what dropping needs is left
+    /// in a full pool: nothing was changed then. When the medium met a fault.
     pub fn drop_index(&self, table: &Table<M>, index: &str) -> Result<()> {
         self.engine.drop_index(self.own(table)?, index)
     }
@@ -301,8 +302,8 @@ impl<M: Medium> Database<M> {
 
     /// Proves that the database is whole: catalog, tiles and indexes agree, no two rows have a key
     /// that only one may have, each row has the parents that [foreign keys](TableSpec::foreign_key)
-    /// name, and exactly the reachable blocks are allocated. No operation may be in progress. Indexes
-    /// in DRAM are rebuilt before.
+    /// name, and exactly the reachable blocks are allocated. No operation may be in progress.
+    /// Indexes in DRAM are rebuilt before.
     ///
     /// # Errors
     ///
@@ -456,9 +457,9 @@ impl<M: Medium> Table<M> {
     /// # Errors
     ///
     /// When the values do not fit the columns, a row has one of its keys ([`Error::Unique`]), or is
-    /// getting it ([`Error::Conflict`]), it refers to a row that is not there ([`Error::NoParent`]),
-    /// or the pool is full: nothing was changed then. When the medium met a fault: the row may be
-    /// there.
+    /// getting it ([`Error::Conflict`]), it refers to a row that is not there
+    /// ([`Error::NoParent`]), or the pool is full: nothing was changed then. When the medium met a
+    /// fault: the row may be there.
     pub fn insert(&self, values: &[Value<'_>]) -> Result<RowId> {
         self.engine.alone(|statement| self.engine.insert(statement, &self.core, values))
     }

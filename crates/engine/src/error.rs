@@ -245,8 +245,8 @@ pub enum Error {
     /// A row would refer to a row that is not there.
     #[error(
         "table {table:?}: foreign key {foreign_key:?} refers to a row of table {parent:?} with the \
-         key ({key}), and there is none; nothing was changed; insert that row first, or both in one \
-         batch (`Transaction::batch`)"
+         key ({key}), and there is none; nothing was changed; insert that row first, or both in \
+         one batch (`Transaction::batch`)"
     )]
     NoParent {
         /// Name of the table.
@@ -260,9 +260,9 @@ pub enum Error {
     },
     /// A row that others refer to was to be removed, or to get another key.
     #[error(
-        "table {table:?}: foreign key {foreign_key:?} of table {child:?} refers to the row with the \
-         key ({key}), from row {}; nothing was changed; change or remove the rows that refer to it \
-         first, or all in one batch (`Transaction::batch`)",
+        "table {table:?}: foreign key {foreign_key:?} of table {child:?} refers to the row with \
+         the key ({key}), from row {}; nothing was changed; change or remove the rows that refer \
+         to it first, or all in one batch (`Transaction::batch`)",
         row.get()
     )]
     HasChildren {

@@ -45,12 +45,14 @@
 //!   eight bytes for a row, and no key; an ordered one is a tree of keys. Each row that they lead
 //!   to is looked at, so what a crash leaves of them does no harm. A hash index needs no fence of
 //!   its own. An ordered one in the pool takes two for each key that it gets or loses.
+//! - **Foreign keys** are checked at the statement, or at the end of a batch: a row that
+//!   [refers](TableSpec::foreign_key) to another one has it, whatever other transactions do.
 //! - **Schema changes** are one durable step each. Indexes are made, dropped, and moved between
-//!   pool and DRAM while others read and change their table.
+//!   pool and DRAM while others read and change their table. So are foreign keys added and dropped.
 //!
 //! # Not there yet
 //!
-//! Foreign keys are to come.
+//! Adding columns is to come.
 
 #![forbid(unsafe_code)]
 

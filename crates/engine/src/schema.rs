@@ -255,8 +255,8 @@ impl TableSpec {
         self
     }
 
-    /// Adds a foreign key: the values of `columns` are those of `referenced` in some row of the table
-    /// `references`, its *parent*, unless one of them is NULL. The table may be this one.
+    /// Adds a foreign key: the values of `columns` are those of `referenced` in some row of the
+    /// table `references`, its *parent*, unless one of them is NULL. The table may be this one.
     ///
     /// The table that is referred to has to be there, with a unique index of exactly these columns,
     /// in any order. This table needs an index by which the children of a row are found: a hash

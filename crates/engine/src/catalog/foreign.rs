@@ -222,3 +222,55 @@ fn no_such_parent(child: &str, new: &NewForeignKey) -> Error {
     let reason = format!("there is no table {:?}, to which it refers", new.references);
     new.refused(child, reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::{Mapped, Pool};
+
+    use super::*;
+    use crate::{Database, Type};
+
+    /// A database whose catalog has this foreign key in the place of a right one.
+    fn damaged(change: impl Fn(&mut ForeignKeyEntry)) -> Result<Database> {
+        let pool = Pool::options().create_in_memory()?;
+        let heap = pool.create_root::<crate::root::Root<Mapped>>("db")?;
+        let spec = |name| {
+            TableSpec::new(name)
+                .column("a", Type::U32)
+                .column("b", Type::U32)
+                .column("c", Type::U16)
+                .primary_key(["a"])
+                .unique("by_c", ["c"])
+                .index("by_b", ["b"])
+        };
+        heap.create_table(&spec("parents"))?;
+        heap.create_table(&spec("children").foreign_key("f", ["b"], "parents", ["a"]))?;
+        {
+            let mut schema = heap.schema.lock(heap.medium());
+            let mut catalog = schema.next_catalog();
+            change(&mut catalog.tables[1].foreign_keys[0]);
+            heap.replace_catalog(&mut schema, catalog, &[])?;
+        }
+        drop(heap);
+        Database::open(&pool, "db")
+    }
+
+    #[test]
+    fn an_entry_that_names_what_is_not_there_does_not_open() {
+        assert!(damaged(|_| {}).is_ok());
+        let changes: [fn(&mut ForeignKeyEntry); 8] = [
+            |key| key.references = 99,
+            |key| key.references = 0,
+            |key| key.columns = vec![2],
+            |key| (key.columns, key.referenced) = (vec![1, 1], vec![0, 0]),
+            |key| key.referenced = vec![1],
+            |key| key.referenced = vec![2],
+            |key| key.referenced = vec![7],
+            |key| (key.columns, key.referenced) = (Vec::new(), Vec::new()),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let error = damaged(change).unwrap_err();
+            assert!(error.to_string().contains("foreign key \"f\""), "{at}: {error}");
+        }
+    }
+}

@@ -28,7 +28,8 @@ impl<M: Medium> Database<M> {
     /// people.insert(&[1.into(), Value::Null])?;
     /// people.insert(&[2.into(), 1.into()])?;
     ///
-    /// firm.add_foreign_key(&people, &NewForeignKey::new("of_chief", ["chief"], "people", ["id"]))?;
+    /// let of_chief = NewForeignKey::new("of_chief", ["chief"], "people", ["id"]);
+    /// firm.add_foreign_key(&people, &of_chief)?;
     /// assert_eq!(people.foreign_keys()[0].references, "people");
     /// assert!(matches!(people.insert(&[3.into(), 9.into()]), Err(Error::NoParent { .. })));
     /// // Together, rows may come before the rows that they refer to.

@@ -1,9 +1,9 @@
 //! Foreign keys: rows of one table refer to rows of another one, or of the same one.
 //!
-//! The row that refers is the *child*, and the row that it refers to is its *parent*. Both are found
-//! by indexes: the parent by a unique index of the columns that are referred to, the children by an
-//! index whose first columns are those that refer. The set of indexes of a table has the foreign
-//! keys, too, so that a statement knows all of them from its beginning to its end.
+//! The row that refers is the *child*, and the row that it refers to is its *parent*. Both are
+//! found by indexes: the parent by a unique index of the columns that are referred to, the children
+//! by an index whose first columns are those that refer. The set of indexes of a table has the
+//! foreign keys, too, so that a statement knows all of them from its beginning to its end.
 
 pub(crate) mod spec;
 

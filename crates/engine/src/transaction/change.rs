@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::LockMode;
 use super::deferred::DeferredRow;
-use super::foreign::{Tie, Ties};
+use super::foreign::{InTheWay, Tie, Ties};
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::statuses::Fate;
 use super::view::View;
@@ -246,21 +246,12 @@ impl<M: Medium> Engine<M> {
             let changed = Self::changed_keys(table, &set, &old, &cells);
             let states = [Some(&old), (!is_removal).then_some(&cells)];
             let ties = self.ties_at_once(statement, table, &set, states, row)?;
-            match self.lock_new_keys(statement, table, row, &changed, &ties) {
+            match self.lock_new_keys(statement, table, row, &changed, &ties)? {
                 Ok(keys) => break (changed, keys),
-                Err(Refused::For(error)) => return Err(error),
-                Err(Refused::Tied { holder, wanted }) => {
+                Err((holder, told)) => {
                     drop(changed);
                     drop(set);
-                    waiting.wait_for(holder, || *wanted)?;
-                }
-                Err(Refused::Busy { holder, index: number }) => {
-                    let wanted = changed.iter().find(|(index, _)| index.number == number);
-                    let (index, key) = wanted.expect("the key of one of its indexes is wanted");
-                    let (index, key) = ((*index).clone(), key.clone());
-                    drop(changed);
-                    drop(set);
-                    waiting.wait(holder, Wanted { table, index: &index, key: &key })?;
+                    waiting.wait_for(holder, || *told)?;
                 }
             }
         };
@@ -308,7 +299,7 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Locks the unique keys that a row gets, if nobody has them, and those of foreign keys, if
-    /// nothing speaks against them.
+    /// nothing speaks against them. `Err` says who decides that.
     fn lock_new_keys(
         &self,
         statement: &Statement<'_, '_, M>,
@@ -316,15 +307,20 @@ impl<M: Medium> Engine<M> {
         row: RowId,
         changed: &[Word<'_, M>],
         ties: &Ties<M>,
-    ) -> Result<HeldKeys<'_>, Refused> {
+    ) -> Result<Result<HeldKeys<'_>, InTheWay>> {
         let unique = || changed.iter().filter(|(index, key)| index.enforces(key));
         let hashes = unique().map(|(index, key)| (index.id, key.hash));
         let keys = self.keys.lock(self.medium(), hashes.chain(ties.iter().map(Tie::lock)));
         for (index, key) in unique() {
-            self.require_free(table, index, key, row, statement.view)?;
+            match self.require_free(table, index, key, row, statement.view) {
+                Ok(()) => {}
+                Err(Refused::For(error)) => return Err(error),
+                Err(Refused::Busy { holder, .. } | Refused::Tied { holder, .. }) => {
+                    return Ok(Err((holder, Box::new(Wanted { table, index, key }.told()))));
+                }
+            }
         }
-        self.require_ties(table, ties, statement.view)?;
-        Ok(keys)
+        Ok(self.require_ties(table, ties, statement.view)?.map_or(Ok(keys), Err))
     }
 
     /// Puts a row that is claimed into indexes under its new keys, and returns the words that were

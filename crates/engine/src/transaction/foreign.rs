@@ -24,7 +24,7 @@ use super::statement::Statement;
 use super::statuses::Fate;
 use super::unwritten::Made;
 use super::view::View;
-use super::wait::{Holder, Refused, Told, Waiting};
+use super::wait::{Holder, Told, Waiting};
 use crate::engine::Engine;
 use crate::foreign::ForeignKey;
 use crate::index::{Index, IndexSet, Key, Keyed};
@@ -149,20 +149,21 @@ impl<M: Medium> Engine<M> {
         }
     }
 
-    /// Refuses what speaks against a statement. The caller has the locks.
+    /// Refuses what speaks against a statement, or says who decides it. The caller has the locks.
     #[inline]
     pub(super) fn require_ties(
         &self,
         table: &Table<M>,
         ties: &Ties<M>,
         view: View,
-    ) -> Result<(), Refused> {
+    ) -> Result<Option<InTheWay>> {
         for tie in ties {
-            if let Some((holder, wanted)) = self.require_tie(table, tie, view)? {
-                return Err(Refused::Tied { holder, wanted });
+            let in_the_way = self.require_tie(table, tie, view)?;
+            if in_the_way.is_some() {
+                return Ok(in_the_way);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// What has to be found before a row becomes `new` that was `old`; `None` if there is none.

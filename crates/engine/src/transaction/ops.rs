@@ -151,7 +151,9 @@ impl<M: Medium> Engine<M> {
         for (index, key) in unique() {
             self.require_free(table, index, key, row, view)?;
         }
-        self.require_ties(table, &ties, view)?;
+        if let Some((holder, wanted)) = self.require_ties(table, &ties, view)? {
+            return Err(Refused::Tied { holder, wanted });
+        }
         table.write_groups(place, [&new.groups[0], &new.groups[1]]);
         for (done, (index, key)) in new.keyed(set).enumerate() {
             if let Err(error) = index.rows.insert(key, row) {

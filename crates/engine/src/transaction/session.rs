@@ -237,11 +237,11 @@ impl<'d, M: Medium> Transaction<'d, M> {
     ///
     /// # Errors
     ///
-    /// When it is over. When it is durable at its commit, and the pool is full, it has changed
-    /// too much ([`Error::TooMuchAtOnce`]), or foreign keys speak against it ([`Error::NoParent`],
-    /// [`Error::HasChildren`], [`Error::Conflict`], [`Error::Overtaken`]), and when it was exchanged for another one in a batch
-    /// ([`Error::InBatch`]): it is given up then. When the medium met a fault:
-    /// whether it was committed is known once the pool was opened again.
+    /// When it is over. When it is durable at its commit, and the pool is full, it has changed too
+    /// much ([`Error::TooMuchAtOnce`]), or foreign keys speak against it ([`Error::NoParent`],
+    /// [`Error::HasChildren`], [`Error::Conflict`], [`Error::Overtaken`]), and when it was
+    /// exchanged for another one in a batch ([`Error::InBatch`]): it is given up then. When the
+    /// medium met a fault: whether it was committed is known once the pool was opened again.
     pub fn commit(mut self) -> Result<()> {
         self.commit_now()
     }
