@@ -1,6 +1,8 @@
 //! The engine: tables, their rows and indexes, by one model.
 
 mod draw;
+mod foreign;
+mod foreign_model;
 mod model;
 mod online;
 mod ordered;
