@@ -418,12 +418,13 @@ fn foreign_keys_take_no_fence_at_statements_and_two_to_be_added_or_dropped() {
     let update = children.prepare_update("primary").unwrap();
     let (of_parent, of_child) =
         (parents.prepare_delete("primary").unwrap(), children.prepare_delete("primary").unwrap());
-    let pass_on = || drop(update.run(&[1.into()], |_, row| row.set(1, 2)).unwrap());
-    pass_on(); // makes the first chunk of versions
+    let pass_on = |id: u32, to: u32| {
+        assert!(update.run(&[id.into()], |_, row| row.set(1, to)).unwrap().is_some())
+    };
+    pass_on(1, 2); // makes the first chunk of versions
     assert!(of_parent.run(&[1.into()]).unwrap());
-    assert_eq!(fences(&pool, || drop(children.insert(&[50.into(), 3.into()]).unwrap())), 1);
-    let pass_on = || drop(update.run(&[50.into()], |_, row| row.set(1, 4)).unwrap());
-    assert_eq!(fences(&pool, pass_on), 1);
+    assert_eq!(fences(&pool, || assert!(children.insert(&[50.into(), 3.into()]).is_ok())), 1);
+    assert_eq!(fences(&pool, || pass_on(50, 4)), 1);
     assert_eq!(fences(&pool, || assert!(of_child.run(&[50.into()]).unwrap())), 1);
     parents.insert(&[60.into()]).unwrap();
     assert_eq!(fences(&pool, || assert!(of_parent.run(&[60.into()]).unwrap())), 1);

@@ -79,21 +79,20 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             trees(Mix::Beside),
             few_images(prepared(alone(5, 14))),
         )
-        .with_weight(6),
+        .with_weight(3),
         Scenario::new(
             "engine/foreign-deferred",
             "a foreign key; batches, and transactions that are durable at their commit",
             Trees { is_ordered: true, ..trees(Mix::Deferred) },
             few_images(prepared(alone(4, 6))),
         )
-        .with_weight(4),
+        .with_weight(2),
         Scenario::new(
             "engine/foreign-recovery",
             "a foreign key; crashes inside recovery and after it",
             trees(Mix::Beside),
             Config { nested: recovery, after: 8, creation: false, ..few_images(alone(5, 6)) },
-        )
-        .with_weight(2),
+        ),
         Scenario::new(
             "engine/foreign-killed",
             "a foreign key; killed, then power lost",
@@ -113,7 +112,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             Trees { keys: 2, ..trees(Mix::Together) },
             interleaved(2, 3, 2, 500),
         )
-        .with_weight(1_500),
+        .with_weight(600),
     ]
 }
 
