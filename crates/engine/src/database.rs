@@ -1,5 +1,7 @@
 //! What programs use: databases and their tables.
 
+mod foreign_keys;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,8 +100,9 @@ impl<M: Medium> Database<M> {
     ///
     /// # Errors
     ///
-    /// When there is none, or not even what dropping needs is left in a full pool: nothing was
-    /// changed then. When the medium met a fault.
+    /// When there is none, another table refers to it ([`Error::Referenced`]), or not even what
+    /// dropping needs is left in a full pool: nothing was changed then. When the medium met a
+    /// fault.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         match name.starts_with(RESERVED) {
             true => Err(Error::NoSuchTable { table: name.to_owned() }),
@@ -160,9 +163,9 @@ impl<M: Medium> Database<M> {
     ///
     /// # Errors
     ///
-    /// When the table has no such index, or it is that of the primary key ([`Error::PrimaryKey`]);
-    /// when not even what dropping needs is left in a full pool: nothing was changed then. When the
-    /// medium met a fault.
+    /// When the table has no such index, it is that of the primary key ([`Error::PrimaryKey`]), or
+    /// a foreign key needs it ([`Error::IndexNeeded`]); when not even what dropping needs is left
+    /// in a full pool: nothing was changed then. When the medium met a fault.
     pub fn drop_index(&self, table: &Table<M>, index: &str) -> Result<()> {
         self.engine.drop_index(self.own(table)?, index)
     }
@@ -311,8 +314,9 @@ impl<M: Medium> Database<M> {
     }
 
     /// Proves that the database is whole: catalog, tiles and indexes agree, no two rows have a key
-    /// that only one may have, and exactly the reachable blocks are allocated. No operation may be
-    /// in progress. Indexes in DRAM are rebuilt before.
+    /// that only one may have, each row has the parents that [foreign keys](TableSpec::foreign_key)
+    /// name, and exactly the reachable blocks are allocated. No operation may be in progress.
+    /// Indexes in DRAM are rebuilt before.
     ///
     /// # Errors
     ///
@@ -475,8 +479,9 @@ impl<M: Medium> Table<M> {
     /// # Errors
     ///
     /// When the values do not fit the columns, a row has one of its keys ([`Error::Unique`]), or is
-    /// getting it ([`Error::Conflict`]), or the pool is full: nothing was changed then. When the
-    /// medium met a fault: the row may be there.
+    /// getting it ([`Error::Conflict`]), it refers to a row that is not there
+    /// ([`Error::NoParent`]), or the pool is full: nothing was changed then. When the medium met a
+    /// fault: the row may be there.
     pub fn insert(&self, values: &[Value<'_>]) -> Result<RowId> {
         let (engine, columns) = (&self.engine, self.columns.len());
         engine.alone(|statement| engine.insert(statement, &self.core, columns, values))

@@ -119,6 +119,11 @@ impl<M: Medium> Engine<M> {
         for table in schema.tables.iter().chain(&schema.dropped) {
             inspected.push(table.inspect(self.stamps.visible())?);
         }
+        for table in &schema.tables {
+            self.orphans_of(table, |place, what| {
+                violations.push(Violation::new(table.head_at(place), what));
+            })?;
+        }
         for index in &schema.retired {
             inspected.push(index.rows.inspect()?);
         }

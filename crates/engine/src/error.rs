@@ -98,6 +98,55 @@ pub enum Error {
         /// Name of the table.
         table: String,
     },
+    /// A foreign key cannot be made as it was described.
+    #[error("foreign key {foreign_key:?} of table {table:?} cannot be made: {reason}")]
+    ForeignKey {
+        /// Name of the table.
+        table: String,
+        /// The name that it was to have.
+        foreign_key: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// The table has no foreign key of this name.
+    #[error(
+        "table {table:?} has no foreign key {foreign_key:?}; `Table::foreign_keys` lists those \
+         that it has"
+    )]
+    NoSuchForeignKey {
+        /// Name of the table.
+        table: String,
+        /// The name that was asked for.
+        foreign_key: String,
+    },
+    /// An index was to be dropped that a foreign key needs.
+    #[error(
+        "table {table:?}: index {index:?} is needed by the foreign key {foreign_key:?} of table \
+         {of:?}; drop that first (`Database::drop_foreign_key`)"
+    )]
+    IndexNeeded {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// Name of the foreign key.
+        foreign_key: String,
+        /// Name of the table that has the foreign key.
+        of: String,
+    },
+    /// A table was to be dropped to which another one refers.
+    #[error(
+        "table {table:?} cannot be dropped: foreign key {foreign_key:?} of table {by:?} refers to \
+         it; drop that first (`Database::drop_foreign_key`), or the table that has it"
+    )]
+    Referenced {
+        /// Name of the table.
+        table: String,
+        /// Name of the table that refers to it.
+        by: String,
+        /// Name of the foreign key.
+        foreign_key: String,
+    },
     /// There is no table of this name.
     #[error("there is no table {table:?}; `Database::tables` lists those that are there")]
     NoSuchTable {
@@ -201,6 +250,41 @@ pub enum Error {
         /// The key, as a person writes it.
         key: String,
         /// The row that has it.
+        row: RowId,
+    },
+    /// A row would refer to a row that is not there.
+    #[error(
+        "table {table:?}: foreign key {foreign_key:?} refers to a row of table {parent:?} with the \
+         key ({key}), and there is none; nothing was changed; insert that row first, or both in \
+         one batch (`Transaction::batch`)"
+    )]
+    NoParent {
+        /// Name of the table.
+        table: String,
+        /// Name of its foreign key.
+        foreign_key: String,
+        /// The key that was looked for, as a person writes it.
+        key: String,
+        /// Name of the table that it refers to.
+        parent: String,
+    },
+    /// A row that others refer to was to be removed, or to get another key.
+    #[error(
+        "table {table:?}: foreign key {foreign_key:?} of table {child:?} refers to the row with \
+         the key ({key}), from row {}; nothing was changed; change or remove the rows that refer \
+         to it first, or all in one batch (`Transaction::batch`)",
+        row.get()
+    )]
+    HasChildren {
+        /// Name of the table of the row that others refer to.
+        table: String,
+        /// Name of the foreign key.
+        foreign_key: String,
+        /// The key, as a person writes it.
+        key: String,
+        /// Name of the table that has the foreign key.
+        child: String,
+        /// A row of that table that refers to it.
         row: RowId,
     },
     /// Another statement is inserting, changing or removing a row with the key, and is not done; or

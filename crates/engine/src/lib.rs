@@ -45,13 +45,15 @@
 //!   eight bytes for a row, and no key; an ordered one is a tree of keys. Each row that they lead
 //!   to is looked at, so what a crash leaves of them does no harm. A hash index needs no fence of
 //!   its own. An ordered one in the pool takes two for each key that it gets or loses.
+//! - **Foreign keys** are checked at the statement, or at the end of a batch: a row that
+//!   [refers](TableSpec::foreign_key) to another one has it, whatever other transactions do.
 //! - **Schema changes** are one durable step each. Indexes are made, dropped, and moved between
-//!   pool and DRAM while others read and change their table; columns are added without a look at
-//!   its rows.
+//!   pool and DRAM while others read and change their table; foreign keys are added and dropped, and
+//!   columns added without a look at the table's rows.
 //!
 //! # Not there yet
 //!
-//! Foreign keys are to come.
+//! Adding columns is to come.
 
 #![forbid(unsafe_code)]
 
@@ -60,6 +62,7 @@ mod catalog;
 mod database;
 mod engine;
 mod error;
+mod foreign;
 mod index;
 mod new_column;
 mod query;
@@ -75,6 +78,7 @@ pub use remanent_structures::RowId;
 
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
+pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec, NewForeignKey};
 pub use self::index::order::Order;
 pub use self::new_column::NewColumn;
 pub use self::query::{

@@ -1,5 +1,6 @@
 //! How a table is described when it is created.
 
+use crate::foreign::spec::NewForeignKey;
 use crate::index::order;
 use crate::value::Type;
 use crate::{Error, Result};
@@ -103,6 +104,7 @@ pub struct TableSpec {
     pub(crate) name: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) indexes: Vec<Index>,
+    pub(crate) foreign_keys: Vec<NewForeignKey>,
     /// Rows of a tile, if a test asks for few.
     pub(crate) tile_rows: Option<u32>,
     /// Names of indexes that were to be placed or ordered, and are not there.
@@ -126,6 +128,7 @@ impl TableSpec {
             name: name.into(),
             columns: Vec::new(),
             indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             tile_rows: None,
             unknown: Vec::new(),
         }
@@ -249,6 +252,53 @@ impl TableSpec {
                 None => self.unknown.push(name.to_owned()),
             }
         }
+        self
+    }
+
+    /// Adds a foreign key: the values of `columns` are those of `referenced` in some row of the
+    /// table `references`, its *parent*, unless one of them is NULL. The table may be this one.
+    ///
+    /// The table that is referred to has to be there, with a unique index of exactly these columns,
+    /// in any order. This table needs an index by which the children of a row are found: a hash
+    /// index of exactly `columns`, in any order, or an ordered index that begins with them.
+    ///
+    /// A statement is refused if it inserts or changes a row that has no parent
+    /// ([`Error::NoParent`]), or removes or changes a row that has children
+    /// ([`Error::HasChildren`]). In a [batch](crate::Transaction::batch), and in a transaction that
+    /// is [durable at its commit](crate::Durability::AtCommit), all of that is checked at the end:
+    /// rows may be inserted before their parents.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, Error, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let shop = Database::create(&pool, "shop")?;
+    /// let customers = TableSpec::new("customers").column("id", Type::U32).primary_key(["id"]);
+    /// let customers = shop.create_table(&customers)?;
+    /// let orders = TableSpec::new("orders")
+    ///     .column("id", Type::U32)
+    ///     .column("customer", Type::U32)
+    ///     .primary_key(["id"])
+    ///     .index("by_customer", ["customer"])
+    ///     .foreign_key("of_customer", ["customer"], "customers", ["id"]);
+    /// let orders = shop.create_table(&orders)?;
+    ///
+    /// customers.insert(&[7.into()])?;
+    /// orders.insert(&[1.into(), 7.into()])?;
+    /// assert!(matches!(orders.insert(&[2.into(), 8.into()]), Err(Error::NoParent { .. })));
+    /// let delete = customers.prepare_delete("primary")?;
+    /// assert!(matches!(delete.run(&[7.into()]), Err(Error::HasChildren { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn foreign_key<'c, 'r>(
+        mut self,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = &'c str>,
+        references: impl Into<String>,
+        referenced: impl IntoIterator<Item = &'r str>,
+    ) -> Self {
+        self.foreign_keys.push(NewForeignKey::new(name, columns, references, referenced));
         self
     }
 
@@ -444,6 +494,7 @@ impl NewIndex {
     }
 }
 
+/// Refuses a name that is none.
 pub(crate) fn named(what: &str, name: &str) -> Result<(), String> {
     match name.len() {
         1..=NAME_LEN_MAX => Ok(()),

@@ -72,6 +72,8 @@ const TYPES: &[(&str, &str, &[&str])] = &[
             "engine/transactions",
         ],
     ),
+    ("Database", "engine/src/database/foreign_keys.rs", &["engine/foreign"]),
+    ("Table", "engine/src/database/foreign_keys.rs", &["engine/foreign"]),
     (
         "Transaction",
         "engine/src/transaction/session.rs",

@@ -13,6 +13,7 @@ use remanent_pmem::heap::layout::SUSPECT_COUNT;
 use remanent_pmem::heap::{Block, Lane, SweepCursor};
 use remanent_pmem::{Medium, WORD_LEN};
 
+use super::foreign::{detach_all, require_unreferenced};
 use super::{Catalog, CatalogBlock, DroppedEntry, HEADER_CATALOG};
 use crate::engine::{Engine, Schema};
 use crate::index::Words;
@@ -60,20 +61,40 @@ impl<M: Medium> Engine<M> {
     /// Drops a table: it is not there any more when this returns. Two fences, and those for giving
     /// back its blocks.
     pub(crate) fn drop_table(&self, name: &str) -> Result<()> {
-        {
+        let mut altering = None;
+        // Who has a foreign key exchanges the sets of indexes of the tables that it refers to.
+        while self.drop_from_catalog(name, altering.is_some())?.is_none() {
+            altering = Some(self.altering.lock(self.medium()));
+        }
+        drop(altering);
+        self.garbage.lock(self.medium()).retain(|row| !row.table.is_dropped());
+        self.free_dropped()
+    }
+
+    /// Has the catalog not lead to a table any more. `None` if the caller has to keep others from
+    /// changing sets of indexes, and does not: the table has foreign keys.
+    fn drop_from_catalog(&self, name: &str, is_altering: bool) -> Result<Option<()>> {
+        let tied = {
             let mut schema = self.schema.lock(self.medium());
             let found = schema.tables.iter().position(|table| table.name == name);
             let at = found.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
+            require_unreferenced(&schema.catalog, &schema.catalog.tables[at])?;
+            if !schema.catalog.tables[at].foreign_keys.is_empty() && !is_altering {
+                return Ok(None);
+            }
             let mut catalog = schema.next_catalog();
             let entry = catalog.tables.remove(at);
             catalog.dropped.push(DroppedEntry::of(&entry));
             self.replace_catalog(&mut schema, catalog, &[])?;
             let table = schema.tables.remove(at);
             table.set_dropped();
-            schema.dropped.push(table);
+            schema.dropped.push(Arc::clone(&table));
+            is_altering.then_some(table)
+        };
+        if let Some(table) = tied {
+            detach_all(&table);
         }
-        self.garbage.lock(self.medium()).retain(|row| !row.table.is_dropped());
-        self.free_dropped()
+        Ok(Some(()))
     }
 
     /// Frees the blocks of dropped tables and indexes that nobody has any more. The last of them

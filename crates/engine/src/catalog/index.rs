@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use remanent_pmem::Medium;
 
+use super::foreign::require_unneeded;
 use super::ops::{Made, too_much};
 use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DroppedEntry, IndexEntry, TableEntry};
 use crate::engine::{Engine, Schema};
@@ -104,6 +105,7 @@ impl<M: Medium> Engine<M> {
         if index.spec.kind == IndexKind::Primary {
             return Err(Error::PrimaryKey { table: table.name.clone() });
         }
+        require_unneeded(table, &index)?;
         {
             let mut schema = self.schema.lock(self.medium());
             let mut catalog = schema.next_catalog();

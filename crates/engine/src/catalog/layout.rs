@@ -13,7 +13,8 @@
 use remanent_pmem::{Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Catalog, DroppedEntry, IndexEntry, TableEntry};
+use super::{Catalog, DroppedEntry, ForeignKeyEntry, IndexEntry, TableEntry};
+use crate::foreign::spec::FOREIGN_KEYS_MAX;
 use crate::new_column::AddedColumn;
 use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement, Structure};
 use crate::value::Type;
@@ -212,6 +213,10 @@ impl TableEntry {
         for index in &self.indexes {
             index.write(writer);
         }
+        writer.number(self.foreign_keys.len() as u64);
+        for key in &self.foreign_keys {
+            key.write(writer);
+        }
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
@@ -228,7 +233,43 @@ impl TableEntry {
         })?;
         let count = columns.len() + added.len();
         let indexes = reader.all(INDEXES_MAX, |reader| IndexEntry::read(reader, count))?;
-        Some(TableEntry { name, number, columns, are_keys, added, indexes, state, tile_rows })
+        let foreign_keys =
+            reader.all(FOREIGN_KEYS_MAX, |reader| ForeignKeyEntry::read(reader, count))?;
+        Some(TableEntry {
+            name,
+            number,
+            columns,
+            are_keys,
+            added,
+            indexes,
+            foreign_keys,
+            state,
+            tile_rows,
+        })
+    }
+}
+
+impl ForeignKeyEntry {
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.text(&self.name);
+        writer.number(self.references);
+        writer.number(self.columns.len() as u64);
+        for (&column, &referenced) in self.columns.iter().zip(&self.referenced) {
+            writer.number(column as u64);
+            writer.number(referenced as u64);
+        }
+    }
+
+    /// Whether the table that is referred to has the columns is found when that is there.
+    fn read(reader: &mut Reader<'_>, columns: usize) -> Option<Self> {
+        let (name, references) = (reader.text()?, reader.small()?);
+        let pairs = reader.all(columns, |reader| {
+            let column: usize = reader.number()?.try_into().ok()?;
+            let referenced: usize = reader.number()?.try_into().ok()?;
+            (column < columns).then_some((column, referenced))
+        })?;
+        let (columns, referenced) = pairs.into_iter().unzip();
+        Some(ForeignKeyEntry { name, columns, references, referenced })
     }
 }
 
@@ -308,6 +349,12 @@ mod tests {
             are_keys: vec![true, false],
             added: vec![AddedColumn { column: column("age", Type::U8, true), default: vec![0, 9] }],
             indexes: vec![index(4, Some(0x1_0000)), index(5, None)],
+            foreign_keys: vec![ForeignKeyEntry {
+                name: "to itself".to_owned(),
+                columns: vec![1, 0],
+                references: 3,
+                referenced: vec![0, 7],
+            }],
             state: 0x2_0000,
             tile_rows: Some(4),
         };

@@ -6,6 +6,7 @@
 
 mod column;
 mod drop;
+mod foreign;
 mod index;
 mod layout;
 mod ops;
@@ -68,6 +69,11 @@ impl DroppedEntry {
 }
 
 impl TableEntry {
+    /// Its columns, and those that were added.
+    pub(crate) fn all_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().chain(self.added.iter().map(|added| &added.column))
+    }
+
     /// How its rows lie.
     pub(crate) fn format(&self) -> Format {
         let format = Format::new(&self.columns, &self.are_keys, self.tile_rows);
@@ -88,9 +94,23 @@ pub(crate) struct TableEntry {
     /// Columns that were added since.
     pub(crate) added: Vec<AddedColumn>,
     pub(crate) indexes: Vec<IndexEntry>,
+    /// Those by which its rows refer to others.
+    pub(crate) foreign_keys: Vec<ForeignKeyEntry>,
     /// Offset of its state.
     pub(crate) state: u64,
     pub(crate) tile_rows: Option<u32>,
+}
+
+/// A foreign key of a table. It names no index, so that indexes are moved without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignKeyEntry {
+    pub(crate) name: String,
+    /// Numbers of the columns that refer.
+    pub(crate) columns: Vec<usize>,
+    /// Number of the table that is referred to.
+    pub(crate) references: u32,
+    /// Numbers of the columns that are referred to, in the order of those that refer.
+    pub(crate) referenced: Vec<usize>,
 }
 
 /// An index of a table.

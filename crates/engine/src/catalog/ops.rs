@@ -6,7 +6,7 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::{Medium, WORD_LEN};
 use remanent_structures::shared::{MemberId, Site};
 
-use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, IndexEntry, TableEntry};
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, ForeignKeyEntry, IndexEntry, TableEntry};
 use crate::engine::Engine;
 use crate::index::{Index, Rows, Words};
 use crate::schema::{IndexSpec, Placement, TableSpec};
@@ -20,6 +20,9 @@ pub(super) fn too_much(table: &str, what: &str) -> Error {
     let reason = format!("the database has as many tables and {what} as it can have");
     Error::Schema { table: table.to_owned(), reason }
 }
+
+/// The description of a table, its indexes, and its foreign keys.
+type DescribedTable<'d> = (&'d TableSpec, &'d [IndexSpec], &'d [ForeignKeyEntry]);
 
 /// What was made for a table that nothing leads to yet.
 pub(super) struct Made<M: Medium> {
@@ -43,22 +46,28 @@ impl<M: Medium> Engine<M> {
     /// Makes a table.
     pub(crate) fn create_table(&self, spec: &TableSpec) -> Result<Arc<Table<M>>> {
         let indexes = spec.resolve()?;
+        // Who refers to other tables exchanges their sets of indexes.
+        let _altering = (!spec.foreign_keys.is_empty()).then(|| self.altering.lock(self.medium()));
         let mut schema = self.schema.lock(self.medium());
         if schema.catalog.tables.iter().any(|table| table.name == spec.name) {
             let reason = "a table of this name is there".to_owned();
             return Err(Error::Schema { table: spec.name.clone(), reason });
         }
         let before = schema.next_catalog();
-        let made = match self.make_table(&before, spec, &indexes) {
+        let foreign_keys = schema.foreign_keys_of(spec, &indexes, before.last_number + 1)?;
+        let described = (spec, &indexes[..], &foreign_keys[..]);
+        let made = match self.make_table(&before, described) {
             // Lanes may hold blocks that are not freed yet.
             Err(error) if error.is_full() => {
                 self.heap.relieve();
-                self.make_table(&before, spec, &indexes)
+                self.make_table(&before, described)
             }
             made => made,
         };
         let (catalog, entry, indexes) = made?;
-        let table = Arc::new(Table::open(&self.heap, entry, indexes, &self.statuses)?);
+        let table = Arc::new(Table::open(&self.heap, entry.clone(), indexes, &self.statuses)?);
+        // Before anybody gets the table.
+        schema.attach_foreign_keys(&entry, &table)?;
         schema.last_number = catalog.last_number;
         schema.catalog = catalog;
         schema.tables.push(Arc::clone(&table));
@@ -70,13 +79,12 @@ impl<M: Medium> Engine<M> {
     fn make_table(
         &self,
         before: &Catalog,
-        spec: &TableSpec,
-        indexes: &[IndexSpec],
+        described: DescribedTable<'_>,
     ) -> Result<(Catalog, TableEntry, Vec<Index<M>>)> {
         let mut catalog = before.clone();
         let mut lane = self.heap.enter().prepare_to_write();
         let mut made = Made { blocks: Vec::new(), indexes: Vec::new() };
-        let entry = match self.prepare_table(&mut lane, &mut made, &mut catalog, spec, indexes) {
+        let entry = match self.prepare_table(&mut lane, &mut made, &mut catalog, described) {
             Ok(entry) => entry,
             Err(error) => {
                 made.give_back(&mut lane)?;
@@ -94,8 +102,7 @@ impl<M: Medium> Engine<M> {
         lane: &mut Lane<'_, M>,
         made: &mut Made<M>,
         catalog: &mut Catalog,
-        spec: &TableSpec,
-        indexes: &[IndexSpec],
+        (spec, indexes, foreign_keys): DescribedTable<'_>,
     ) -> Result<TableEntry> {
         let medium = self.medium();
         let mut next_number = || {
@@ -123,6 +130,7 @@ impl<M: Medium> Engine<M> {
             are_keys,
             added: Vec::new(),
             indexes: made.indexes.iter().map(IndexEntry::of).collect(),
+            foreign_keys: foreign_keys.to_vec(),
             state,
             tile_rows: spec.tile_rows,
         };

@@ -103,5 +103,9 @@ pub(crate) fn open<M: Medium>(
         }
         tables.push(Arc::new(Table::open(heap, entry.clone(), indexes, statuses)?));
     }
-    Ok((Schema::of(catalog, tables), completed))
+    let schema = Schema::of(catalog, tables);
+    for (entry, table) in schema.catalog.tables.iter().zip(&schema.tables) {
+        schema.attach_foreign_keys(entry, table)?;
+    }
+    Ok((schema, completed))
 }

@@ -1,12 +1,15 @@
 //! Keys of rows in an index.
 
+use remanent_pmem::Medium;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::Index;
 use super::order::{self, OrderedBytes};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};
 use crate::table::layout::{Format, KeyCells};
+use crate::table::ops::{Group, key_cells};
 
 /// The key of a row in an index: its cells one after the other. In an ordered index, the bytes that
 /// have the order of the cells.
@@ -16,6 +19,29 @@ pub(crate) struct Key {
     pub(crate) hash: u64,
     /// Whether the row has no value in one of the columns, which only ordered indexes allow.
     pub(crate) has_null: bool,
+}
+
+/// A key, and the columns of a table that have it in a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Keyed<'k> {
+    pub(crate) spec: &'k IndexSpec,
+    /// Whether some of them are of the second group of a row.
+    pub(crate) needs_others: bool,
+    pub(crate) key: &'k Key,
+}
+
+impl<'k> Keyed<'k> {
+    /// A key of an index.
+    #[inline]
+    pub(crate) fn of<M: Medium>(index: &'k Index<M>, key: &'k Key) -> Self {
+        Keyed { spec: &index.spec, needs_others: index.needs_others, key }
+    }
+
+    /// Whether a row has the key.
+    #[inline]
+    pub(crate) fn is_of(self, format: &Format, row: &[Group; 2]) -> bool {
+        self.key.is_of(format, self.spec, key_cells(row))
+    }
 }
 
 impl Key {

@@ -15,7 +15,7 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-pub(crate) use self::key::Key;
+pub(crate) use self::key::{Key, Keyed};
 pub(crate) use self::locks::{HeldKeys, KeyLocks};
 use self::order::{Order, Span};
 pub(crate) use self::rows::{Dram, Rows};

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use remanent_pmem::Medium;
 
 use super::{Index, Key};
+use crate::foreign::Foreign;
 
 /// What statements do with an index besides adding their words to it and removing them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +33,10 @@ pub(crate) struct Member<M: Medium> {
     pub(crate) role: Role,
 }
 
-/// The indexes of a table.
+/// The indexes of a table, and its foreign keys.
 pub(crate) struct IndexSet<M: Medium> {
     members: Vec<Member<M>>,
+    pub(crate) foreign: Foreign<M>,
     /// Whether keys have columns of the second group.
     pub(crate) needs_others: bool,
 }
@@ -63,15 +65,15 @@ impl<M: Medium> Clone for Member<M> {
 }
 
 impl<M: Medium> IndexSet<M> {
-    pub(crate) fn of(members: Vec<Member<M>>) -> Self {
+    pub(crate) fn of(members: Vec<Member<M>>, foreign: Foreign<M>) -> Self {
         let needs_others = members.iter().any(|member| member.needs_others);
-        IndexSet { members, needs_others }
+        IndexSet { members, foreign, needs_others }
     }
 
     /// Indexes that all statements know.
     pub(crate) fn live(indexes: Vec<Index<M>>) -> Self {
         let member = |index| Member { index: Arc::new(index), role: Role::Live };
-        Self::of(indexes.into_iter().map(member).collect())
+        Self::of(indexes.into_iter().map(member).collect(), Foreign::default())
     }
 
     /// All of them, in an order that a set keeps.

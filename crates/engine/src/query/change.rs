@@ -98,8 +98,9 @@ impl<M: Medium> Update<M> {
     /// # Errors
     ///
     /// That of `change`, when the key does not fit, when another statement is changing the row
-    /// ([`Error::Conflict`]), when a row has one of the new keys ([`Error::Unique`]), or the pool
-    /// is full: nothing was changed then. When the medium met a fault: the row may be changed.
+    /// ([`Error::Conflict`]), when a row has one of the new keys ([`Error::Unique`]), when a
+    /// foreign key speaks against it ([`Error::NoParent`], [`Error::HasChildren`]), or the pool is
+    /// full: nothing was changed then. When the medium met a fault: the row may be changed.
     pub fn run<R>(
         &self,
         key: &[Value<'_>],
@@ -152,9 +153,10 @@ impl<M: Medium> Delete<M> {
     ///
     /// # Errors
     ///
-    /// When the key does not fit, when another statement is changing the row
-    /// ([`Error::Conflict`]), or not even what removing needs is left in a full pool: nothing was
-    /// changed then. When the medium met a fault: the row may be gone.
+    /// When the key does not fit, when another statement is changing the row ([`Error::Conflict`]),
+    /// when others refer to the row ([`Error::HasChildren`]), or not even what removing needs is
+    /// left in a full pool: nothing was changed then. When the medium met a fault: the row may be
+    /// gone.
     pub fn run(&self, key: &[Value<'_>]) -> Result<bool> {
         self.run_if(key, |_| Ok(true)).map(|removed| removed == Some(true))
     }

@@ -80,7 +80,8 @@ pub(super) fn create<M: Medium>(engine: &Arc<Root<M>>, spec: &SequenceSpec) -> R
         spec.is_cycling.into(),
         spec.block_len.into(),
     ];
-    let insert = || engine.alone(|statement| engine.insert(statement, &table, values.len(), &values));
+    let insert =
+        || engine.alone(|statement| engine.insert(statement, &table, values.len(), &values));
     match until_free(engine, insert) {
         Ok(_) => Ok(()),
         Err(Error::Unique { .. }) => {

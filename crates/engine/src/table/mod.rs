@@ -24,6 +24,7 @@ use self::free::FreeRows;
 use self::layout::{FAR, Format, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
 use self::ops::Group;
 use self::rebuild::Rebuilding;
+use crate::foreign::Foreign;
 use crate::index::{Index, IndexSet, Key, Member};
 use crate::new_column::AddedColumn;
 use crate::schema::Column;
@@ -130,9 +131,25 @@ impl<M: Medium> Table<M> {
     /// Has statements that begin from now on use other indexes, and waits for those that use the
     /// indexes before. One caller at a time. No statement waits for another one with a set.
     pub(crate) fn exchange_indexes(&self, change: impl FnOnce(&mut Vec<Member<M>>)) {
-        let mut members = self.indexes.load().all().to_vec();
+        let (mut members, foreign) = self.members_and_foreign();
         change(&mut members);
-        let mut before = self.indexes.swap(Arc::new(IndexSet::of(members)));
+        self.exchange_set(IndexSet::of(members, foreign));
+    }
+
+    /// The same with other foreign keys.
+    pub(crate) fn exchange_foreign(&self, change: impl FnOnce(&mut Foreign<M>)) {
+        let (members, mut foreign) = self.members_and_foreign();
+        change(&mut foreign);
+        self.exchange_set(IndexSet::of(members, foreign));
+    }
+
+    fn members_and_foreign(&self) -> (Vec<Member<M>>, Foreign<M>) {
+        let set = self.indexes.load();
+        (set.all().to_vec(), set.foreign.clone())
+    }
+
+    fn exchange_set(&self, next: IndexSet<M>) {
+        let mut before = self.indexes.swap(Arc::new(next));
         while Arc::get_mut(&mut before).is_none() {
             self.medium().pause();
         }

@@ -9,13 +9,14 @@ use smallvec::SmallVec;
 
 use super::LockMode;
 use super::deferred::DeferredRow;
+use super::foreign::{InTheWay, Tie, Ties};
 use super::stamps::Commit;
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::statuses::Fate;
 use super::view::View;
-use super::wait::{Holder, Refused, Wanted};
+use super::wait::{Refused, Wanted};
 use crate::engine::Engine;
-use crate::index::{HeldKeys, Index, IndexSet, Key, Member, Role};
+use crate::index::{HeldKeys, Index, IndexSet, Key, Keyed, Member, Role};
 use crate::table::Table;
 use crate::table::ops::{Group, Head, RowPlace, copy_of, key_cells};
 use crate::table::version::Version;
@@ -140,7 +141,7 @@ impl<M: Medium> Engine<M> {
         let other = table.search(index, key, |row| {
             let Some(place) = table.place(row) else { return Ok(None) };
             let _pin = self.heap.pin();
-            let is_seen = self.sees_key(table, index, key, row, place, view)?;
+            let is_seen = self.sees_key(table, Keyed::of(index, key), row, place, view)?;
             // A row number that was used before, with the same key, may have a second word.
             Ok((is_seen && *first.get_or_insert(row) != row).then_some(row))
         })?;
@@ -206,7 +207,7 @@ impl<M: Medium> Engine<M> {
             table.prefetch(place);
             let _pin = self.heap.pin();
             look(row, place);
-            match self.sees_key(table, index, key, row, place, view) {
+            match self.sees_key(table, Keyed::of(index, key), row, place, view) {
                 Ok(is_seen) => Ok(is_seen.then_some(Found { row, place })),
                 Err(error) => {
                     failed.get_or_insert(error);
@@ -236,15 +237,14 @@ impl<M: Medium> Engine<M> {
     pub(super) fn sees_key(
         &self,
         table: &Table<M>,
-        index: &Index<M>,
-        key: &Key,
+        keyed: Keyed<'_>,
         row: RowId,
         place: RowPlace,
         view: View,
     ) -> Result<bool> {
         let Some(seen) = table.seen(row, place, view)? else { return Ok(false) };
-        let keys = table.key_groups(place, seen, index.needs_others)?;
-        Ok(key.is_of(&table.format, &index.spec, key_cells(&keys)))
+        let keys = table.key_groups(place, seen, keyed.needs_others)?;
+        Ok(keyed.is_of(&table.format, &keys))
     }
 
     fn cells(
@@ -284,13 +284,14 @@ impl<M: Medium> Engine<M> {
         let (changed, keys) = loop {
             set = table.indexes.load();
             let changed = Self::changed_keys(table, &set, &old, &cells);
-            match self.lock_new_keys(statement, table, row, &changed)? {
+            let states = [Some(&old), (!is_removal).then_some(&cells)];
+            let ties = self.ties_at_once(statement, table, &set, states, row)?;
+            match self.lock_new_keys(statement, table, row, &changed, &ties)? {
                 Ok(keys) => break (changed, keys),
-                Err((holder, at)) => {
-                    let (index, key) = (changed[at].0.clone(), changed[at].1.clone());
+                Err((holder, told)) => {
                     drop(changed);
                     drop(set);
-                    waiting.wait(holder, Wanted { table, index: &index, key: &key })?;
+                    waiting.wait_for(holder, || *told)?;
                 }
             }
         };
@@ -362,27 +363,29 @@ impl<M: Medium> Engine<M> {
         new
     }
 
-    /// Locks the unique keys that a row gets, if nobody has them. `Err` says who decides whether
-    /// somebody has, and which key it is.
+    /// Locks the unique keys that a row gets, if nobody has them, and those of foreign keys, if
+    /// nothing speaks against them. `Err` says who decides that.
     fn lock_new_keys(
         &self,
         statement: &Statement<'_, '_, M>,
         table: &Table<M>,
         row: RowId,
         changed: &[Word<'_, M>],
-    ) -> Result<Result<HeldKeys<'_>, (Holder, usize)>> {
-        let words = || changed.iter().enumerate();
-        let unique = || words().filter(|(_, (index, key))| index.enforces(key));
-        let hashes = unique().map(|(_, (index, key))| (index.id, key.hash));
-        let keys = self.keys.lock(self.medium(), hashes);
-        for (at, (index, key)) in unique() {
+        ties: &Ties<M>,
+    ) -> Result<Result<HeldKeys<'_>, InTheWay>> {
+        let unique = || changed.iter().filter(|(index, key)| index.enforces(key));
+        let hashes = unique().map(|(index, key)| (index.id, key.hash));
+        let keys = self.keys.lock(self.medium(), hashes.chain(ties.iter().map(Tie::lock)));
+        for (index, key) in unique() {
             match self.require_free(table, index, key, row, statement.view) {
                 Ok(()) => {}
                 Err(Refused::For(error)) => return Err(error),
-                Err(Refused::Busy { holder, .. }) => return Ok(Err((holder, at))),
+                Err(Refused::Busy { holder, .. } | Refused::Tied { holder, .. }) => {
+                    return Ok(Err((holder, Box::new(Wanted { table, index, key }.told()))));
+                }
             }
         }
-        Ok(Ok(keys))
+        Ok(self.require_ties(table, ties, statement.view)?.map_or(Ok(keys), Err))
     }
 
     /// Puts a row that is claimed into indexes under its new keys, and returns the words that were

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::statuses::Fate;
 use super::view::View;
-use super::wait::{Holder, Refused, Wanted};
+use super::wait::{Holder, Refused, Told, Wanted};
 use crate::engine::Engine;
 use crate::index::{Index, Key};
 use crate::table::Table;
@@ -57,19 +57,20 @@ impl<M: Medium> Engine<M> {
                         return Err(Error::Duplicate { table, index, key, rows });
                     }
                     Err(Refused::For(error)) => return Err(error),
-                    Err(Refused::Busy { holder, .. }) => holder,
+                    Err(Refused::Busy { holder, .. } | Refused::Tied { holder, .. }) => holder,
                 }
             };
-            self.wait_for_holder(holder, Wanted { table, index, key }, turns, since_ms)?;
+            let wanted = Wanted { table, index, key };
+            self.wait_for_holder(holder, || wanted.told(), turns, since_ms)?;
             turns += 1;
         }
     }
 
     /// Waits a moment for who decides whether a row has a key, but no longer than statements do.
-    fn wait_for_holder(
+    pub(super) fn wait_for_holder(
         &self,
         holder: Holder,
-        wanted: Wanted<'_, M>,
+        told: impl FnOnce() -> Told,
         turns: u32,
         since_ms: u64,
     ) -> Result<()> {
@@ -82,7 +83,7 @@ impl<M: Medium> Engine<M> {
         let is_open = holder.slot.is_some_and(|slot| self.statuses.open_in(slot).is_some());
         let limit_ms = self.waits.limit_ms().max(if is_open { 0 } else { STATEMENT_MS });
         if turns >= TURNS && waited_ms >= limit_ms {
-            return Err(self.in_the_way(holder, wanted));
+            return Err(self.in_the_way(holder, told()));
         }
         self.heap.verify()?;
         self.medium().pause();
@@ -98,26 +99,36 @@ impl<M: Medium> Engine<M> {
         row: RowId,
         place: RowPlace,
     ) -> Result<SmallVec<[Key; 2]>> {
+        let states = self.states_of(table, index.needs_others, row, place)?;
+        let keys = states.iter().filter_map(|of| index.key_of(&table.format, key_cells(of)));
+        Ok(keys.filter(|key| index.is_unique_in(key)).collect())
+    }
+
+    /// The cells for keys of a row in all states that count, or may come back.
+    pub(super) fn states_of(
+        &self,
+        table: &Table<M>,
+        needs_others: bool,
+        row: RowId,
+        place: RowPlace,
+    ) -> Result<SmallVec<[[Group; 2]; 2]>> {
         // No version is freed that the row leads to.
         let _pin = self.heap.pin();
         loop {
             let before = table.head(place);
-            let states = self.states_of(table, index, row, place)?;
+            let states = self.states_now(table, needs_others, row, place)?;
             // Otherwise its transaction has written meanwhile what it had not written before.
             if table.head(place) == before {
-                let keys =
-                    states.iter().filter_map(|of| index.key_of(&table.format, key_cells(of)));
-                return Ok(keys.filter(|key| index.is_unique_in(key)).collect());
+                return Ok(states);
             }
             self.medium().pause();
         }
     }
 
-    /// The cells for these keys. The caller has a pin.
-    fn states_of(
+    fn states_now(
         &self,
         table: &Table<M>,
-        index: &Index<M>,
+        needs_others: bool,
         row: RowId,
         place: RowPlace,
     ) -> Result<SmallVec<[[Group; 2]; 2]>> {
@@ -130,10 +141,10 @@ impl<M: Medium> Engine<M> {
             && self.statuses.fate(pending.by) == Some(Fate::Open)
             && table.claim(place) == claim
         {
-            states.extend(self.pending_states(table, index, place, (row, pending))?);
+            states.extend(self.pending_states(table, needs_others, place, (row, pending))?);
         }
         if let Some(seen) = table.seen(row, place, View::NEWEST)? {
-            states.push(table.key_groups(place, seen, index.needs_others)?);
+            states.push(table.key_groups(place, seen, needs_others)?);
         }
         Ok(states)
     }

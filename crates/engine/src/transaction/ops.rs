@@ -7,13 +7,14 @@ use remanent_structures::RowId;
 use smallvec::SmallVec;
 
 use super::deferred::DeferredRow;
+use super::foreign::Tie;
 use super::layout::{STAMP_MAX, content_of};
 use super::statement::{NewState, Part, Statement};
 use super::statuses::Fate;
 use super::view::View;
 use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
-use crate::index::{Index, IndexSet, Key, Member, Role};
+use crate::index::{Index, IndexSet, Key, Keyed, Member, Role};
 use crate::table::Table;
 use crate::table::layout::{Claim, Pending, State};
 use crate::table::ops::{Group, Head, RowPlace, copy_of, key_cells};
@@ -57,6 +58,10 @@ impl<M: Medium> Engine<M> {
             row.set_keys(table, &set);
             match self.try_insert(statement, table, &set, row) {
                 Ok(id) => return Ok(id),
+                Err(Refused::Tied { holder, wanted }) => {
+                    drop(set);
+                    waiting.wait_for(holder, || *wanted)?;
+                }
                 // Lanes may hold blocks that are not freed yet.
                 Err(Refused::For(error)) if error.is_full() && !is_relieved => {
                     is_relieved = true;
@@ -85,7 +90,7 @@ impl<M: Medium> Engine<M> {
     ) -> Result<RowId, Refused> {
         let (row, place) = table.take_row()?;
         self.claim_free(table, place, statement.slot.index)?;
-        if let Err(error) = self.place_row(table, (set, new_row), row, place, statement.view) {
+        if let Err(error) = self.place_row(statement, table, (set, new_row), row, place) {
             table.give_row_back(row, place);
             return Err(error);
         }
@@ -131,18 +136,25 @@ impl<M: Medium> Engine<M> {
     /// Writes a row that is claimed and enters it in the indexes, unless one of its keys is taken.
     fn place_row(
         &self,
+        statement: &Statement<'_, '_, M>,
         table: &Table<M>,
         (set, new): (&IndexSet<M>, &NewRow),
         row: RowId,
         place: RowPlace,
-        view: View,
     ) -> Result<(), Refused> {
+        let view = statement.view;
         table.make_room(place, &new.groups[1])?;
+        let states = [None, Some(&new.groups)];
+        let ties = self.ties_at_once(statement, table, set, states, row)?;
         let unique = || new.keyed(set).filter(|(index, key)| index.enforces(key));
         let hashes = unique().map(|(index, key)| (index.id, key.hash));
+        let hashes = hashes.chain(ties.iter().map(Tie::lock));
         let _keys = self.keys.lock(self.medium(), hashes);
         for (index, key) in unique() {
             self.require_free(table, index, key, row, view)?;
+        }
+        if let Some((holder, wanted)) = self.require_ties(table, &ties, view)? {
+            return Err(Refused::Tied { holder, wanted });
         }
         table.write_groups(place, [&new.groups[0], &new.groups[1]])?;
         for (done, (index, key)) in new.keyed(set).enumerate() {
@@ -169,7 +181,7 @@ impl<M: Medium> Engine<M> {
         let taken = table.search(index, key, |row| match table.place(row) {
             Some(place) if row != own => {
                 let _pin = self.heap.pin();
-                self.takes(table, (index, key), row, place, view)
+                self.takes(table, Keyed::of(index, key), row, place, view)
             }
             _ => Ok(None),
         })?;
@@ -189,10 +201,10 @@ impl<M: Medium> Engine<M> {
     /// Whether a row has a key, or may have it once another transaction has ended. The caller has a
     /// pin, and the key's lock: who gives the row the key waits for that. But who publishes what
     /// has the key, or takes back what has not, does not.
-    fn takes(
+    pub(super) fn takes(
         &self,
         table: &Table<M>,
-        keyed: (&Index<M>, &Key),
+        keyed: Keyed<'_>,
         row: RowId,
         place: RowPlace,
         view: View,
@@ -212,12 +224,12 @@ impl<M: Medium> Engine<M> {
         &self,
         Head { committed, claim }: Head,
         table: &Table<M>,
-        (index, key): (&Index<M>, &Key),
+        keyed: Keyed<'_>,
         row: RowId,
         place: RowPlace,
         view: View,
     ) -> Result<Option<Taken>> {
-        let has_key = |of: &[Group; 2]| key.is_of(&table.format, &index.spec, key_cells(of));
+        let has_key = |of: &[Group; 2]| keyed.is_of(&table.format, of);
         // Of what is not written, any state may come back: where a batch is taken back, or cannot
         // be written.
         let may_have = |slot| {
@@ -237,7 +249,7 @@ impl<M: Medium> Engine<M> {
         });
         let newest = View { stamp: STAMP_MAX, ..view };
         let perhaps = Taken::Perhaps(Holder { slot: claim.holder() });
-        if self.sees_key(table, index, key, row, place, newest)? {
+        if self.sees_key(table, keyed, row, place, newest)? {
             let is_settled = match (pending, fate) {
                 _ if is_own => true,
                 (Some(_), Some(Fate::Open)) => false,
@@ -251,13 +263,14 @@ impl<M: Medium> Engine<M> {
             };
             return Ok(Some(if is_settled { Taken::Settled(row) } else { perhaps }));
         }
-        if view.own.is_some() && self.sees_key(table, index, key, row, place, view)? {
+        if view.own.is_some() && self.sees_key(table, keyed, row, place, view)? {
             return Ok(Some(Taken::Before));
         }
         let is_getting_it = match pending {
             _ if !is_own && unwritten.is_some_and(|(_, may_have)| may_have) => true,
             Some(pending) if !is_own && fate == Some(Fate::Open) => {
-                let states = self.pending_states(table, index, place, (row, pending))?;
+                let states =
+                    self.pending_states(table, keyed.needs_others, place, (row, pending))?;
                 states.iter().any(has_key)
             }
             Some(_) => false,
@@ -266,7 +279,7 @@ impl<M: Medium> Engine<M> {
             None => {
                 is_held
                     && matches!(committed.state(), State::Free(_))
-                    && has_key(&table.key_groups_in_tile(place, index.needs_others)?)
+                    && has_key(&table.key_groups_in_tile(place, keyed.needs_others)?)
             }
         };
         Ok(is_getting_it.then_some(perhaps))
@@ -277,11 +290,10 @@ impl<M: Medium> Engine<M> {
     pub(super) fn pending_states(
         &self,
         table: &Table<M>,
-        index: &Index<M>,
+        needs_others: bool,
         place: RowPlace,
         (row, pending): (RowId, Pending),
     ) -> Result<SmallVec<[[Group; 2]; 2]>> {
-        let needs_others = index.needs_others;
         let (versions, inserted_by) = table.pending_versions(row, pending)?;
         let mut states = table.keys_of_versions(place, &versions, needs_others)?;
         if inserted_by.is_some() {
@@ -293,7 +305,7 @@ impl<M: Medium> Engine<M> {
 
 /// That a key is not free.
 #[derive(Clone, Copy)]
-enum Taken {
+pub(super) enum Taken {
     /// This row has it.
     Settled(RowId),
     /// Another transaction decides it.

@@ -237,10 +237,11 @@ impl<'d, M: Medium> Transaction<'d, M> {
     ///
     /// # Errors
     ///
-    /// When it is over. When it is durable at its commit, and the pool is full, or it has changed
-    /// too much ([`Error::TooMuchAtOnce`]), and when it was exchanged for another one in a batch
-    /// ([`Error::InBatch`]): it is given up then. When the medium met a fault:
-    /// whether it was committed is known once the pool was opened again.
+    /// When it is over. When it is durable at its commit, and the pool is full, it has changed too
+    /// much ([`Error::TooMuchAtOnce`]), or foreign keys speak against it ([`Error::NoParent`],
+    /// [`Error::HasChildren`], [`Error::Conflict`], [`Error::Overtaken`]), and when it was
+    /// exchanged for another one in a batch ([`Error::InBatch`]): it is given up then. When the
+    /// medium met a fault: whether it was committed is known once the pool was opened again.
     pub fn commit(mut self) -> Result<()> {
         self.commit_now()
     }
@@ -317,8 +318,10 @@ impl<'d, M: Medium> Transaction<'d, M> {
     ///
     /// # Errors
     ///
-    /// That of `make`. When the transaction is over, the pool is full, or the batch has changed too
-    /// much ([`Error::TooMuchAtOnce`]): nothing was changed then. [`Error::Exchanged`] when another
+    /// That of `make`. When the transaction is over, the pool is full, the batch has changed too
+    /// much ([`Error::TooMuchAtOnce`]), or foreign keys speak against all of it together
+    /// ([`Error::NoParent`], [`Error::HasChildren`], [`Error::Conflict`], [`Error::Overtaken`]):
+    /// nothing was changed then. [`Error::Exchanged`] when another
     /// transaction is in its place. When the medium met a fault: the
     /// batch may have taken effect.
     pub fn batch<R>(&mut self, make: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {

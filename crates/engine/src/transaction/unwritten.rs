@@ -36,6 +36,11 @@ impl Made {
         self.states.last().expect("how it was before")
     }
 
+    /// Whether there is a row in all states.
+    pub(super) fn is_always(&self) -> bool {
+        self.states.iter().all(Option::is_some)
+    }
+
     /// All states in which there is a row.
     pub(super) fn all(&self) -> impl Iterator<Item = &[Group; 2]> {
         self.states.iter().flatten()

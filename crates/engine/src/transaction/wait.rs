@@ -26,6 +26,11 @@ pub(super) enum Refused {
         holder: Holder,
         index: u32,
     },
+    /// The same of a row to which a foreign key refers, or that refers to one.
+    Tied {
+        holder: Holder,
+        wanted: Box<Told>,
+    },
     For(Error),
 }
 
@@ -41,6 +46,38 @@ pub(super) struct Wanted<'w, M: Medium> {
     pub(super) table: &'w Table<M>,
     pub(super) index: &'w Index<M>,
     pub(super) key: &'w Key,
+}
+
+/// The same in words.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) table: String,
+    pub(super) index: String,
+    pub(super) key: String,
+}
+
+impl<M: Medium> Wanted<'_, M> {
+    #[cold]
+    pub(super) fn told(self) -> Told {
+        let Wanted { table, index, key } = self;
+        Told {
+            table: table.name.clone(),
+            index: index.spec.name.clone(),
+            key: key.tell(&table.format, &index.spec),
+        }
+    }
+}
+
+impl Told {
+    fn in_the_way(self, holder: Option<Token>) -> Error {
+        let Told { table, index, key } = self;
+        Error::Conflict { table, index, key, holder }
+    }
+
+    fn deadlock(self, holder: Option<Token>) -> Error {
+        let Told { table, index, key } = self;
+        Error::Deadlock { table, index, key, holder }
+    }
 }
 
 /// A statement that may have to wait. It holds nothing meanwhile that the holder could need, but
@@ -70,6 +107,11 @@ impl<'e, M: Medium> Waiting<'e, M> {
     ///
     /// When the time is over, or the holder waits for this statement's transaction.
     pub(super) fn wait(&mut self, holder: Holder, wanted: Wanted<'_, M>) -> Result<()> {
+        self.wait_for(holder, || wanted.told())
+    }
+
+    /// The same, with what it waits for in words.
+    pub(super) fn wait_for(&mut self, holder: Holder, told: impl FnOnce() -> Told) -> Result<()> {
         let engine = self.engine;
         if let Some(slot) = holder.slot
             && engine.expire(slot)?
@@ -77,16 +119,16 @@ impl<'e, M: Medium> Waiting<'e, M> {
             return Ok(());
         }
         if self.limit_ms == 0 {
-            return Err(engine.in_the_way(holder, wanted));
+            return Err(engine.in_the_way(holder, told()));
         }
         engine.waits.set(self.slot, holder.slot);
         let now_ms = engine.clock.now_ms(engine.medium());
         let since_ms = *self.since_ms.get_or_insert(now_ms);
         if self.is_in_a_circle() {
-            return Err(engine.deadlock(holder, wanted));
+            return Err(told().deadlock(engine.token_of(holder)));
         }
         if now_ms.saturating_sub(since_ms) > self.limit_ms {
-            return Err(engine.in_the_way(holder, wanted));
+            return Err(engine.in_the_way(holder, told()));
         }
         engine.heap.verify()?;
         engine.medium().pause();
@@ -128,24 +170,7 @@ impl<M: Medium> Engine<M> {
     }
 
     #[cold]
-    pub(super) fn in_the_way(&self, holder: Holder, wanted: Wanted<'_, M>) -> Error {
-        let Wanted { table, index, key } = wanted;
-        Error::Conflict {
-            table: table.name.clone(),
-            index: index.spec.name.clone(),
-            key: key.tell(&table.format, &index.spec),
-            holder: self.token_of(holder),
-        }
-    }
-
-    #[cold]
-    fn deadlock(&self, holder: Holder, wanted: Wanted<'_, M>) -> Error {
-        let Wanted { table, index, key } = wanted;
-        Error::Deadlock {
-            table: table.name.clone(),
-            index: index.spec.name.clone(),
-            key: key.tell(&table.format, &index.spec),
-            holder: self.token_of(holder),
-        }
+    pub(super) fn in_the_way(&self, holder: Holder, told: Told) -> Error {
+        told.in_the_way(self.token_of(holder))
     }
 }

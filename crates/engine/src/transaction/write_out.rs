@@ -129,7 +129,8 @@ impl<M: Medium> Engine<M> {
             self.unlock(&ended.locked, slot.index);
             return Ok(());
         }
-        let (lane, changes) = match self.prepare(slot) {
+        let checked = self.require_foreign_keys(slot);
+        let (lane, changes) = match checked.and_then(|()| self.prepare(slot)) {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.abort(slot)?;
@@ -153,7 +154,7 @@ impl<M: Medium> Engine<M> {
         if slot.open().is_none_or(|open| open.deferred.rows.is_empty()) {
             return Ok(());
         }
-        match self.prepare(slot) {
+        match self.require_foreign_keys(slot).and_then(|()| self.prepare(slot)) {
             Ok((lane, changes)) => self.write_out(slot, None, lane, changes),
             Err(error) => {
                 self.take_back(slot, 0)?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_engine::{
-    Database, Durability, Error, LockMode, NewColumn, NewIndex, Order, Placement, Resumed, Row,
-    Table, TableSpec, Transaction, TransactionOptions, Type, Value,
+    Database, Durability, Error, LockMode, NewColumn, NewForeignKey, NewIndex, Order, Placement,
+    Resumed, Row, Table, TableSpec, Transaction, TransactionOptions, Type, Value,
 };
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
@@ -447,4 +447,62 @@ fn making_moving_and_dropping_an_index_take_two_fences_for_each_catalog() {
     let made = fences(&pool, to_pool);
     assert!((4..10).contains(&made), "{made}");
     assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
+fn foreign_keys_take_no_fence_at_statements_and_two_to_be_added_or_dropped() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let parents = TableSpec::new("parents").column("id", Type::U32).primary_key(["id"]);
+    let parents = database.create_table(&parents).unwrap();
+    let children = TableSpec::new("children")
+        .column("id", Type::U32)
+        .column("parent", Type::U32)
+        .primary_key(["id"])
+        .index("by_parent", ["parent"])
+        .foreign_key("of_parent", ["parent"], "parents", ["id"]);
+    let children = database.create_table(&children).unwrap();
+    for id in 0..40u32 {
+        parents.insert(&[id.into()]).unwrap();
+        children.insert(&[id.into(), id.into()]).unwrap();
+    }
+    let update = children.prepare_update("primary").unwrap();
+    let (of_parent, of_child) =
+        (parents.prepare_delete("primary").unwrap(), children.prepare_delete("primary").unwrap());
+    let pass_on = |id: u32, to: u32| {
+        assert!(update.run(&[id.into()], |_, row| row.set(1, to)).unwrap().is_some())
+    };
+    pass_on(1, 2); // makes the first chunk of versions
+    assert!(of_parent.run(&[1.into()]).unwrap());
+    assert_eq!(fences(&pool, || assert!(children.insert(&[50.into(), 3.into()]).is_ok())), 1);
+    assert_eq!(fences(&pool, || pass_on(50, 4)), 1);
+    assert_eq!(fences(&pool, || assert!(of_child.run(&[50.into()]).unwrap())), 1);
+    parents.insert(&[60.into()]).unwrap();
+    assert_eq!(fences(&pool, || assert!(of_parent.run(&[60.into()]).unwrap())), 1);
+    assert_eq!(fences(&pool, || assert!(children.insert(&[51.into(), 60.into()]).is_err())), 0);
+    assert_eq!(fences(&pool, || assert!(of_parent.run(&[2.into()]).is_err())), 0);
+    let family = || {
+        let mut by = database.begin().unwrap();
+        by.batch(|batch| {
+            children.insert_in(batch, &[61.into(), 61.into()])?;
+            parents.insert_in(batch, &[61.into()])
+        })
+        .unwrap();
+        by.commit().unwrap();
+    };
+    make_lists(&database, &parents);
+    assert_eq!(fences(&pool, family), 2);
+    let dropped = || database.drop_foreign_key(&children, "of_parent").unwrap();
+    assert_eq!(fences(&pool, dropped), 2);
+    let again = NewForeignKey::new("of_parent", ["parent"], "parents", ["id"]);
+    assert_eq!(fences(&pool, || database.add_foreign_key(&children, &again).unwrap()), 2);
+}
+
+/// Batches have lists from now on.
+fn make_lists(database: &Database<Arc<Sim>>, table: &Table<Arc<Sim>>) {
+    for id in 100..104u32 {
+        let mut by = database.begin().unwrap();
+        by.batch(|batch| table.insert_in(batch, &[id.into()])).unwrap();
+        by.commit().unwrap();
+    }
 }

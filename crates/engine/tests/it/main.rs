@@ -7,6 +7,8 @@ mod changes;
 mod columns;
 mod errors;
 mod fences;
+mod foreign;
+mod foreign_left;
 mod isolation;
 mod left;
 mod locks;

@@ -2,6 +2,8 @@
 
 mod columns;
 mod draw;
+mod foreign;
+mod foreign_model;
 mod model;
 mod online;
 mod ordered;

@@ -3,6 +3,7 @@
 use remanent_crashsim::{Config, Nested};
 use remanent_engine::Rebuild;
 
+use super::foreign;
 use super::sequences::Sequences;
 use super::subject::{Mix, Tables};
 use super::unique::Works;
@@ -21,6 +22,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         of_many_rows(),
         of_transfers(),
         of_unique_keys(),
+        foreign::scenarios(),
         in_dram(),
         ordered(),
         ordered_in_trouble(),

@@ -130,12 +130,16 @@ pub(super) enum Op {
     Work(Work),
 }
 
-fn answer<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Answer<Rows>) -> Answer<Rows> {
+pub(super) fn answer<T>(
+    result: Result<T, Error>,
+    map: impl FnOnce(T) -> Answer<Rows>,
+) -> Answer<Rows> {
     match result {
         Ok(value) => map(value),
         Err(Error::Unique { .. } | Error::Conflict { .. } | Error::Overtaken { .. }) => {
             Answer::Bool(false)
         }
+        Err(Error::NoParent { .. } | Error::HasChildren { .. }) => Answer::Bool(false),
         Err(Error::NoSuchTable { .. } | Error::NoSuchIndex { .. } | Error::IndexDropped { .. }) => {
             Answer::None
         }
@@ -145,7 +149,7 @@ fn answer<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Answer<Rows>) -> A
     }
 }
 
-fn bool_or_none(found: Option<()>) -> Answer<Rows> {
+pub(super) fn bool_or_none(found: Option<()>) -> Answer<Rows> {
     found.map_or(Answer::None, |()| Answer::Bool(true))
 }
 

@@ -1,0 +1,283 @@
+//! Adding and dropping a foreign key while statements run.
+//!
+//! 1. Statements check the foreign key: those that give a child a parent, and those that take a
+//!    parent away. Once no statement runs that does not, all children are looked at, in all states
+//!    that count or may come back. So none is left without a parent afterwards.
+//! 2. One catalog has it. A crash before leaves nothing of it.
+//!
+//! It is dropped the other way round. The catalog names tables and columns, and no index: an index
+//! is moved without regard to foreign keys.
+
+use std::sync::Arc;
+
+use remanent_pmem::{Error as PoolError, Medium};
+
+use super::ops::too_much;
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, ForeignKeyEntry, TableEntry};
+use crate::engine::{Engine, Schema};
+use crate::foreign::spec::{Described, NewForeignKey};
+use crate::foreign::{Foreign, ForeignKey};
+use crate::index::Index;
+use crate::schema::{Column, IndexSpec, TableSpec};
+use crate::sequence::ops::RESERVED;
+use crate::table::Table;
+use crate::{Error, Result};
+
+impl<M: Medium> Engine<M> {
+    /// Adds a foreign key to a table. Two fences.
+    pub(crate) fn add_foreign_key(&self, child: &Arc<Table<M>>, new: &NewForeignKey) -> Result<()> {
+        let _altering = self.altering.lock(self.medium());
+        child.require_there()?;
+        let parent = Some(&new.references).filter(|name| !name.starts_with(RESERVED));
+        let parent = parent.and_then(|name| self.table(name));
+        let parent = parent.ok_or_else(|| no_such_parent(&child.name, new))?;
+        let entry = {
+            let of_child = child.indexes.load();
+            let others: Vec<&str> =
+                of_child.foreign.to_parents.iter().map(|key| &key.name[..]).collect();
+            let (columns, own) = (child.columns.load(), specs_of(child));
+            let (parents_columns, parents_indexes) = (parent.columns.load(), specs_of(&parent));
+            let described = |name, columns, indexes| Described { name, columns, indexes };
+            let of_parent = described(&parent.name, &parents_columns, &parents_indexes);
+            let of_child = described(&child.name, &columns, &own);
+            new.resolve(of_child, (of_parent, parent.number), &others)?
+        };
+        let key = ForeignKey::of(&entry, child, &parent);
+        let key = Arc::new(key.expect("there are indexes for it, and nobody drops one meanwhile"));
+        attach(&key, child, &parent);
+        let added = self
+            .require_parents(child, &parent, &key)
+            .and_then(|()| self.publish_foreign_key(child, &parent, entry));
+        if added.is_err() {
+            detach(&key, child, &parent);
+        }
+        added
+    }
+
+    /// Drops a foreign key of a table. Two fences.
+    pub(crate) fn drop_foreign_key(&self, child: &Arc<Table<M>>, name: &str) -> Result<()> {
+        let _altering = self.altering.lock(self.medium());
+        child.require_there()?;
+        let key =
+            child.indexes.load().foreign.to_parents.iter().find(|key| key.name == name).cloned();
+        let key = key.ok_or_else(|| {
+            let (table, foreign_key) = (child.name.clone(), name.to_owned());
+            Error::NoSuchForeignKey { table, foreign_key }
+        })?;
+        {
+            let mut schema = self.schema.lock(self.medium());
+            let mut catalog = schema.next_catalog();
+            entry_of(&mut catalog, child)?.foreign_keys.retain(|entry| entry.name != name);
+            self.replace_catalog(&mut schema, catalog, &[])?;
+        }
+        // Also if it was dropped meanwhile: what a set refers to is not freed.
+        child.exchange_foreign(|foreign| foreign.remove(&key));
+        if let Some(parent) = key.parent.table_or_dropped() {
+            parent.exchange_foreign(|foreign| foreign.remove(&key));
+        }
+        Ok(())
+    }
+
+    /// Has the catalog count a foreign key among those of a table.
+    fn publish_foreign_key(
+        &self,
+        child: &Table<M>,
+        parent: &Table<M>,
+        entry: ForeignKeyEntry,
+    ) -> Result<()> {
+        let mut schema = self.schema.lock(self.medium());
+        let mut catalog = schema.next_catalog();
+        // Either may have been dropped meanwhile.
+        entry_of(&mut catalog, parent)?;
+        entry_of(&mut catalog, child)?.foreign_keys.push(entry);
+        if CatalogBlock::of(&catalog).len() > CATALOG_LEN_MAX {
+            return Err(too_much(&child.name, "foreign keys"));
+        }
+        self.replace_catalog(&mut schema, catalog, &[])
+    }
+}
+
+impl<M: Medium> Schema<M> {
+    /// The foreign keys of a table that is made with these indexes, and will have this number.
+    pub(super) fn foreign_keys_of(
+        &self,
+        spec: &TableSpec,
+        indexes: &[IndexSpec],
+        number: u32,
+    ) -> Result<Vec<ForeignKeyEntry>> {
+        let own = Described { name: &spec.name, columns: &spec.columns, indexes };
+        let mut entries: Vec<ForeignKeyEntry> = Vec::new();
+        for new in &spec.foreign_keys {
+            let others: Vec<&str> = entries.iter().map(|entry| &entry.name[..]).collect();
+            let entry = if new.references == spec.name {
+                new.resolve(own, (own, number), &others)?
+            } else {
+                let mut tables = self.catalog.tables.iter();
+                let found = tables.find(|table| table.name == new.references);
+                let found = found.filter(|table| !table.name.starts_with(RESERVED));
+                let table = found.ok_or_else(|| no_such_parent(&spec.name, new))?;
+                let indexes: Vec<IndexSpec> =
+                    table.indexes.iter().map(|index| index.spec.clone()).collect();
+                let columns: Vec<Column> = table.all_columns().cloned().collect();
+                let (name, columns) = (&table.name, &columns);
+                let parent = Described { name, columns, indexes: &indexes };
+                new.resolve(own, (parent, table.number), &others)?
+            };
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    /// Has statements check the foreign keys of a table that nobody has changed yet.
+    ///
+    /// # Errors
+    ///
+    /// When an entry names what is not there. Opening alone finds that, in a damaged catalog.
+    pub(super) fn attach_foreign_keys(
+        &self,
+        entry: &TableEntry,
+        child: &Arc<Table<M>>,
+    ) -> Result<(), PoolError> {
+        for of_entry in &entry.foreign_keys {
+            let mut all = self.tables.iter().chain(std::iter::once(child));
+            let parent = all.find(|table| table.number == of_entry.references);
+            let found = parent.and_then(|parent| {
+                Some((Arc::new(ForeignKey::of(of_entry, child, parent)?), parent))
+            });
+            let Some((key, parent)) = found else {
+                let what = format!(
+                    "table {:?}: foreign key {:?} names no table, or columns without an index",
+                    entry.name, of_entry.name
+                );
+                return Err(PoolError::corrupt(child.state, what));
+            };
+            attach(&key, child, parent);
+        }
+        Ok(())
+    }
+}
+
+/// Has statements check a foreign key, all of them when this returns.
+fn attach<M: Medium>(key: &Arc<ForeignKey<M>>, child: &Arc<Table<M>>, parent: &Arc<Table<M>>) {
+    child.exchange_foreign(|foreign| foreign.add(key, child));
+    if !Arc::ptr_eq(child, parent) {
+        parent.exchange_foreign(|foreign| foreign.add(key, parent));
+    }
+}
+
+/// Has statements not check a foreign key any more. None has it when this returns.
+fn detach<M: Medium>(key: &Arc<ForeignKey<M>>, child: &Arc<Table<M>>, parent: &Arc<Table<M>>) {
+    child.exchange_foreign(|foreign| foreign.remove(key));
+    if !Arc::ptr_eq(child, parent) {
+        parent.exchange_foreign(|foreign| foreign.remove(key));
+    }
+}
+
+/// The same for all foreign keys of a table that was dropped, to which no other one refers.
+pub(super) fn detach_all<M: Medium>(table: &Table<M>) {
+    let keys = table.indexes.load().foreign.to_parents.clone();
+    table.exchange_foreign(|foreign| *foreign = Foreign::default());
+    for key in keys {
+        // Also if it was dropped meanwhile: what a set refers to is not freed.
+        if let Some(parent) = key.parent.table_or_dropped() {
+            parent.exchange_foreign(|foreign| foreign.remove(&key));
+        }
+    }
+}
+
+/// Refuses to drop an index that a foreign key needs.
+pub(super) fn require_unneeded<M: Medium>(table: &Table<M>, index: &Index<M>) -> Result<()> {
+    let set = table.indexes.load();
+    let Some(key) = set.foreign.that_needs(index) else { return Ok(()) };
+    Err(Error::IndexNeeded {
+        table: table.name.clone(),
+        index: index.spec.name.clone(),
+        foreign_key: key.name.clone(),
+        of: key.child.table().map_or_else(String::new, |child| child.name.clone()),
+    })
+}
+
+/// Refuses to drop a table to which others refer.
+pub(super) fn require_unreferenced(catalog: &Catalog, table: &TableEntry) -> Result<()> {
+    let others = catalog.tables.iter().filter(|other| other.number != table.number);
+    for other in others {
+        if let Some(key) = other.foreign_keys.iter().find(|key| key.references == table.number) {
+            return Err(Error::Referenced {
+                table: table.name.clone(),
+                by: other.name.clone(),
+                foreign_key: key.name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn entry_of<'c, M: Medium>(
+    catalog: &'c mut Catalog,
+    table: &Table<M>,
+) -> Result<&'c mut TableEntry> {
+    let found = catalog.tables.iter_mut().find(|entry| entry.number == table.number);
+    found.ok_or_else(|| Error::NoSuchTable { table: table.name.clone() })
+}
+
+fn specs_of<M: Medium>(table: &Table<M>) -> Vec<IndexSpec> {
+    table.indexes.load().named().map(|index| index.spec.clone()).collect()
+}
+
+#[cold]
+fn no_such_parent(child: &str, new: &NewForeignKey) -> Error {
+    let reason = format!("there is no table {:?}, to which it refers", new.references);
+    new.refused(child, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::{Mapped, Pool};
+
+    use super::*;
+    use crate::{Database, Type};
+
+    /// A database whose catalog has this foreign key in the place of a right one.
+    fn damaged(change: impl Fn(&mut ForeignKeyEntry)) -> Result<Database> {
+        let pool = Pool::options().create_in_memory()?;
+        let heap = pool.create_root::<crate::root::Root<Mapped>>("db")?;
+        let spec = |name| {
+            TableSpec::new(name)
+                .column("a", Type::U32)
+                .column("b", Type::U32)
+                .column("c", Type::U16)
+                .primary_key(["a"])
+                .unique("by_c", ["c"])
+                .index("by_b", ["b"])
+        };
+        heap.create_table(&spec("parents"))?;
+        heap.create_table(&spec("children").foreign_key("f", ["b"], "parents", ["a"]))?;
+        {
+            let mut schema = heap.schema.lock(heap.medium());
+            let mut catalog = schema.next_catalog();
+            change(&mut catalog.tables[1].foreign_keys[0]);
+            heap.replace_catalog(&mut schema, catalog, &[])?;
+        }
+        drop(heap);
+        Database::open(&pool, "db")
+    }
+
+    #[test]
+    fn an_entry_that_names_what_is_not_there_does_not_open() {
+        assert!(damaged(|_| {}).is_ok());
+        let changes: [fn(&mut ForeignKeyEntry); 8] = [
+            |key| key.references = 99,
+            |key| key.references = 0,
+            |key| key.columns = vec![2],
+            |key| (key.columns, key.referenced) = (vec![1, 1], vec![0, 0]),
+            |key| key.referenced = vec![1],
+            |key| key.referenced = vec![2],
+            |key| key.referenced = vec![7],
+            |key| (key.columns, key.referenced) = (Vec::new(), Vec::new()),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let error = damaged(change).unwrap_err();
+            assert!(error.to_string().contains("foreign key \"f\""), "{at}: {error}");
+        }
+    }
+}
