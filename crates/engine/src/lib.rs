@@ -59,6 +59,7 @@ mod database;
 mod engine;
 mod error;
 mod index;
+mod portions;
 mod query;
 mod rebuild;
 mod root;
