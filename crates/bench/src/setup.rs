@@ -35,6 +35,10 @@ pub(crate) struct Setup {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) operations: Option<u64>,
 
+    /// With `recovery`: the paper's five million subscribers, instead of one.
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) full: bool,
+
     /// With `hashmap`, `maps`, `row-index`, `skip-list`, `tatp` and `disk`: sizes whose numbers
     /// mean nothing, to see that it works.
     #[arg(long, hide = true)]
@@ -47,6 +51,7 @@ pub(crate) enum Extra {
     WithAspectc,
     On,
     Operations,
+    Full,
 }
 
 impl Extra {
@@ -56,6 +61,7 @@ impl Extra {
             Extra::WithAspectc => "--with-aspectc",
             Extra::On => "--on",
             Extra::Operations => "--operations",
+            Extra::Full => "--full",
         }
     }
 }
@@ -67,6 +73,7 @@ impl Setup {
             (Extra::WithAspectc, self.with_aspectc),
             (Extra::On, !self.on.is_empty()),
             (Extra::Operations, self.operations.is_some()),
+            (Extra::Full, self.full),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(extra, _)| extra)
     }

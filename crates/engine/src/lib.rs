@@ -65,6 +65,7 @@ mod error;
 mod foreign;
 mod index;
 mod new_column;
+mod portions;
 mod query;
 mod rebuild;
 mod root;

@@ -12,9 +12,9 @@ use crate::engine::Engine;
 
 /// Who rebuilds the [indexes in DRAM](crate::Placement::Dram) when a database is opened, and when.
 ///
-/// Nobody has to wait for it: until an index is rebuilt, rows that it does not lead to yet are
-/// looked for in the tiles that are left. Looking for a row that is not there means to look through
-/// all of them.
+/// Nobody has to wait for it: who looks for a row that an index does not lead to yet reads tiles
+/// that are left until the row is found, and no tile is read twice. Looking for a row that is not
+/// there means to read all of them. What was read is found from then on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rebuild {
@@ -33,21 +33,32 @@ pub struct RebuildProgress {
     /// Tiles, of about a thousand rows each, that were there when the database was opened, of
     /// tables with an index in DRAM.
     pub tiles: u64,
-    /// Those that are not in the indexes yet.
+    /// Those that are not in the indexes yet. What was read and is not in an index counts half.
     pub tiles_left: u64,
 }
 
 impl<M: Medium> Engine<M> {
-    /// Puts one tile into the indexes in DRAM of its table: of the table that is wanted most.
-    /// Whether there was one.
+    /// Does a part of the rebuilding: reads tiles of the table that is wanted most; or if all are
+    /// read, adds a part of what was read to the index that is wanted most. Whether there was one.
     pub(crate) fn rebuild_step(&self) -> Result<bool> {
         let tables = self.schema.lock(self.medium()).tables.clone();
-        let mut unfinished: Vec<_> =
-            tables.iter().filter(|table| !table.rebuilding.is_done()).collect();
-        unfinished.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
-        for table in unfinished {
+        let mut unread: Vec<_> = tables.iter().filter(|of| !of.rebuilding.is_done()).collect();
+        unread.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
+        for table in unread {
             if let Some(taken) = table.rebuilding.take_any() {
-                table.rebuild_tile(taken)?;
+                table.read_tiles(taken)?;
+                return Ok(true);
+            }
+        }
+        let mut unfinished = Vec::new();
+        for table in tables.iter().filter(|table| table.rebuilding.is_over()) {
+            let set = table.indexes.load();
+            let indexes = set.all().iter().filter(|index| !index.has_all_read());
+            unfinished.extend(indexes.map(|index| Arc::clone(&index.index)));
+        }
+        unfinished.sort_by_key(|index| std::cmp::Reverse(index.wanted()));
+        for index in unfinished {
+            if index.add_any_partition()? {
                 return Ok(true);
             }
         }
@@ -86,9 +97,18 @@ impl<M: Medium> Engine<M> {
         let schema = self.schema.lock(self.medium());
         let mut sum = RebuildProgress { tiles: 0, tiles_left: 0 };
         for table in &schema.tables {
-            let (left, all) = table.rebuilding.progress();
-            sum.tiles += all;
-            sum.tiles_left += left;
+            let (unread, tiles) = table.rebuilding.progress();
+            let (mut left, mut all) = (0, 0);
+            for (left_of_index, of_index) in
+                table.indexes.load().all().iter().filter_map(|index| index.backlog_progress())
+            {
+                left += left_of_index;
+                all += of_index;
+            }
+            // What was read counts half until it is in the indexes.
+            let unfinished = (tiles * left).div_ceil(all.max(1));
+            sum.tiles += tiles;
+            sum.tiles_left += if all == 0 { unread } else { (unread + unfinished).div_ceil(2) };
         }
         sum
     }
@@ -113,7 +133,10 @@ impl Workers {
             let work = move || {
                 // Acquire: partner of the store in `drop`. What fails is left: who looks for a row
                 // that is not in the index meets the same error.
-                while !stop.load(Ordering::Acquire) && engine.rebuild_step().unwrap_or(false) {}
+                while !stop.load(Ordering::Acquire) && engine.rebuild_step().unwrap_or(false) {
+                    // Threads of the program come first: they add to the indexes what they want.
+                    thread::yield_now();
+                }
             };
             let spawned = thread::Builder::new().name("remanent-rebuild".to_owned()).spawn(work);
             // Without a thread, rows are looked for in the tiles.

@@ -17,13 +17,16 @@ use super::effort::Effort;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples};
 use crate::report::{Ground, Report};
-use crate::setup::Setup;
+use crate::setup::{Extra, Setup};
 
-pub(super) const BENCH: Bench = Bench::new(
-    "recovery",
-    "TATP before and after a SIGKILL: indexes in DRAM or in the pool, and who rebuilds them",
-    run,
-);
+pub(super) const BENCH: Bench = Bench {
+    extras: &[Extra::Full],
+    ..Bench::new(
+        "recovery",
+        "TATP before and after a SIGKILL: indexes in DRAM or in the pool, and who rebuilds them",
+        run,
+    )
+};
 
 /// The process with users that is killed.
 pub(super) const USERS: Bench =
@@ -34,6 +37,8 @@ pub(super) const USERS: Bench =
         })
     };
 
+/// Subscribers, as in the paper.
+const PAPER: u32 = 5_000_000;
 /// Clients, as in the paper.
 const USER_COUNT: u64 = 4;
 /// Threads that rebuild.
@@ -47,6 +52,8 @@ struct Measured {
     lost_ms: Samples,
     recovered_ms: Samples,
     p99_us: Samples,
+    /// What the time until the first answer goes into.
+    phases_ms: Vec<(&'static str, Samples)>,
 }
 
 impl Measured {
@@ -56,6 +63,12 @@ impl Measured {
         self.lost_ms.push(timeline.lost_ms());
         self.recovered_ms.extend(timeline.recovered_ms());
         self.p99_us.push(timeline.p99_us());
+        for (name, ms) in timeline.phases.named() {
+            match self.phases_ms.iter_mut().find(|(of, _)| *of == name) {
+                Some((_, samples)) => samples.push(ms),
+                None => self.phases_ms.push((name, Samples::from_iter([ms]))),
+            }
+        }
     }
 }
 
@@ -72,32 +85,33 @@ struct Case {
 
 /// Kills TATP again and again.
 ///
+/// The rows are loaded once. Then the indexes are moved from one measurement to the next, so that
+/// all cases are measured in each round, beside each other.
+///
 /// # Errors
 ///
 /// When a pool cannot be made, or a process fails.
 fn run(setup: &Setup) -> Result<Report> {
     let effort = Effort::of(setup);
-    let subscribers = effort.pick(1_000_000, 100_000, 2_000);
-    let rounds = effort.pick(5, 3, 1);
+    let subscribers = if setup.full { PAPER } else { effort.pick(1_000_000, 100_000, 2_000) };
+    let rounds = if setup.full { 3 } else { effort.pick(5, 3, 1) };
     let mut report = Report::new("recovery")?;
     let percents: &[u32] = effort.pick(&[0, 20, 40, 60, 80, 100], &[0, 40, 100], &[0, 100]);
     let latencies: &[u32] = effort.pick(&[0, 200], &[0], &[0]);
-    let progress = Progress::new("recovery", percents.len() * (latencies.len() * (rounds + 1) + 1));
-    let population = Population::new(subscribers);
+    let progress = Progress::new("recovery", 2 + percents.len() * latencies.len() * rounds);
+    let scratch = Scratch::new(&setup.dir)?;
+    progress.step(format!("loading {subscribers} subscribers"));
+    let pool = recovery::load(scratch.path(), &Population::new(subscribers), 0, &mut |_| Ok(()))?;
+    let ground = Ground::of_pool(&pool);
+    drop(pool);
+    progress.step("rebuilding all indexes");
+    measure_rebuild(scratch.path(), subscribers, &mut report)?;
     for &latency_ns in latencies {
         let mut cases = cases(percents);
-        let mut ground = None;
-        for &percent in percents {
-            let scratch = Scratch::new(&setup.dir)?;
-            progress.step(format!("loading {subscribers} subscribers, {percent} % in the pool"));
-            let pool = recovery::load(scratch.path(), &population, percent, &mut |_| Ok(()))?;
-            ground = Some(Ground::of_pool(&pool));
-            drop(pool);
-            if latency_ns == 0 {
-                measure_rebuild(percent, scratch.path(), subscribers, &mut report)?;
-            }
-            for _ in 0..rounds {
-                progress.step(format!("kills, {percent} % in the pool, {latency_ns} ns"));
+        for round in 1..=rounds {
+            for &percent in percents {
+                progress.step(format!("kills, {percent} % in the pool, {latency_ns} ns, {round}"));
+                recovery::place(scratch.path(), percent)?;
                 for case in cases.iter_mut().filter(|case| case.percent == percent) {
                     let plan = Plan {
                         subscribers,
@@ -113,9 +127,8 @@ fn run(setup: &Setup) -> Result<Report> {
                     case.timeline = Some(timeline);
                 }
             }
-            recovery::check(scratch.path())?;
         }
-        let ground = ground.unwrap_or_else(Ground::volatile);
+        recovery::check(scratch.path())?;
         tell(&mut report, &cases, &ground, subscribers, latency_ns);
     }
     Ok(report)
@@ -156,15 +169,7 @@ fn crash(plan: &Plan, directory: &Path, effort: Effort) -> Result<Timeline> {
 }
 
 /// How long rebuilding takes one thread, for each entry of an index.
-fn measure_rebuild(
-    percent: u32,
-    directory: &Path,
-    subscribers: u32,
-    report: &mut Report,
-) -> Result<()> {
-    if percent != 0 {
-        return Ok(());
-    }
+fn measure_rebuild(directory: &Path, subscribers: u32, report: &mut Report) -> Result<()> {
     let mut samples = Samples::new();
     for _ in 0..3 {
         let pool = recovery::open_pool(directory)?;
@@ -184,7 +189,8 @@ fn tell(report: &mut Report, cases: &[Case], ground: &Ground, subscribers: u32, 
     for case in cases {
         let share = placed(case.percent).1 * 100.0;
         let x = format!("{subscribers} subscribers, {share:.0} % in the pool{suffix}");
-        let Measured { full_ktps, first_ms, lost_ms, recovered_ms, p99_us } = &case.measured;
+        let Measured { full_ktps, first_ms, lost_ms, recovered_ms, p99_us, phases_ms } =
+            &case.measured;
         let policy = match case.policy {
             RebuildPolicy::Wait => "wait",
             RebuildPolicy::Background => "background",
@@ -197,6 +203,10 @@ fn tell(report: &mut Report, cases: &[Case], ground: &Ground, subscribers: u32, 
             ("worst p99", "us", p99_us),
         ] {
             report.row(&format!("{policy}: {what}"), &x, ground, unit, samples);
+        }
+        for (phase, samples) in phases_ms {
+            let series = format!("{policy}: first answer, {phase}");
+            report.row(&series, &x, ground, "ms", samples);
         }
     }
     claims(report, cases, &suffix);

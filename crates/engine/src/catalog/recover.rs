@@ -97,9 +97,7 @@ pub(crate) fn open<M: Medium>(
                 }
                 _ => dram.create(*number, spec.structure)?,
             };
-            let mut index = Index::new(&format, spec.clone(), *number, rows);
-            index.is_rebuilt = header.is_none();
-            indexes.push(index);
+            indexes.push(Index::new(&format, spec.clone(), *number, rows));
         }
         tables.push(Arc::new(Table::open(heap, entry.clone(), indexes, statuses)?));
     }

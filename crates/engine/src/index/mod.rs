@@ -1,6 +1,7 @@
 //! Indexes: from the cells of a key to rows, each of which is looked at. A hash index has no keys,
 //! and an ordered one may have keys that its rows have lost.
 
+pub(crate) mod backlog;
 mod key;
 mod locks;
 pub(crate) mod order;
@@ -15,6 +16,7 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
+use self::backlog::{Backlog, Gathered};
 pub(crate) use self::key::{Key, Keyed};
 pub(crate) use self::locks::{HeldKeys, KeyLocks};
 use self::order::{Order, Span};
@@ -23,7 +25,8 @@ pub(crate) use self::set::{IndexSet, Member, Role};
 pub(crate) use self::structure::{Tree, Words};
 
 use crate::Result;
-use crate::schema::IndexSpec;
+use crate::portions::Taken;
+use crate::schema::{IndexSpec, Structure};
 use crate::table::layout::{Format, KeyCells};
 
 /// An index of a table.
@@ -37,6 +40,8 @@ pub(crate) struct Index<M: Medium> {
     /// Whether opening has found it empty: it has all rows once those of its table are
     /// [rebuilt](crate::table::rebuild::Rebuilding).
     pub(crate) is_rebuilt: bool,
+    /// Words that were read for it, and are not in it yet.
+    pub(crate) backlog: Option<Backlog>,
     /// Whether keys have columns of the second group of a row.
     pub(crate) needs_others: bool,
     is_retired: AtomicBool,
@@ -52,8 +57,33 @@ impl<M: Medium> Index<M> {
     pub(crate) fn new(format: &Format, spec: IndexSpec, number: u32, rows: Rows<M>) -> Self {
         let needs_others = spec.columns.iter().any(|&column| format.cells[column].group != 0);
         let is_retired = AtomicBool::new(false);
-        let (id, is_rebuilt, unique_since) = (number, false, AtomicU64::new(0));
-        Index { spec, number, id, rows, is_rebuilt, needs_others, is_retired, unique_since }
+        let (id, unique_since) = (number, AtomicU64::new(0));
+        let (is_rebuilt, backlog) = (false, None);
+        Index {
+            spec,
+            number,
+            id,
+            rows,
+            is_rebuilt,
+            backlog,
+            needs_others,
+            is_retired,
+            unique_since,
+        }
+    }
+
+    /// Says that opening has found it empty, in a table of about so many rows.
+    pub(crate) fn set_rebuilt(&mut self, rows: u64) {
+        self.is_rebuilt = true;
+        // Keys of the second group are read for each row by itself.
+        let has_backlog = self.spec.structure == Structure::Hash && !self.needs_others;
+        self.backlog = has_backlog.then(|| Backlog::of(rows));
+    }
+
+    /// Whether everything that was read for it is in it.
+    #[inline(always)]
+    pub(crate) fn has_all_read(&self) -> bool {
+        self.backlog.as_ref().is_none_or(|backlog| backlog.progress().0 == 0)
     }
 
     /// Says that no two rows have the same key from this stamp on.
@@ -127,5 +157,51 @@ impl<M: Medium> Index<M> {
         rows: impl Iterator<Item = (RowId, KeyCells<'k>)>,
     ) -> Result<()> {
         self.rows.insert_rows(format, &self.spec, rows)
+    }
+
+    /// Gathers the words of rows for the index's backlog.
+    pub(crate) fn gather_rows<'k>(
+        &self,
+        format: &Format,
+        rows: impl Iterator<Item = (RowId, KeyCells<'k>)>,
+        bits: u32,
+        gathered: &mut Gathered,
+    ) {
+        for (row, keys) in rows {
+            let Some(hash) = Key::hash_of_row(format, &self.spec, keys) else { continue };
+            gathered.push(self.rows.partition(hash, bits), (hash, row));
+        }
+    }
+
+    /// Partitions of the index's backlog that are not in the index, and all of them.
+    pub(crate) fn backlog_progress(&self) -> Option<(u64, u64)> {
+        self.backlog.as_ref().map(Backlog::progress)
+    }
+
+    /// How much the index is wanted while it is rebuilt.
+    pub(crate) fn wanted(&self) -> u64 {
+        self.backlog.as_ref().map_or(0, Backlog::wanted)
+    }
+
+    /// Adds a partition of the index's backlog that nobody has taken. False if there is none.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory left: the partition is taken by nobody then.
+    pub(crate) fn add_any_partition(&self) -> Result<bool> {
+        let backlog = self.backlog.as_ref();
+        let taken = backlog.and_then(|backlog| Some((backlog, backlog.take_any()?)));
+        taken
+            .map_or(Ok(false), |(backlog, taken)| self.add_partition(backlog, taken).map(|()| true))
+    }
+
+    /// Adds a partition of the index's backlog.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory left: the partition is taken by nobody then.
+    pub(crate) fn add_partition(&self, backlog: &Backlog, taken: Taken<'_>) -> Result<()> {
+        let ensure = |(hash, row)| self.rows.ensure_word(hash, row);
+        backlog.add(taken, |words| self.rows.insert_words(words), ensure)
     }
 }

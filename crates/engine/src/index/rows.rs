@@ -8,6 +8,7 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::shared::Inspection;
 use remanent_structures::{RowId, RowIndex};
 
+use super::backlog::Word;
 use super::order::{Order, Span};
 use super::structure::{Tree, Words};
 use super::{Candidates, Key};
@@ -79,6 +80,22 @@ impl<M: Medium> Rows<M> {
         rows: impl Iterator<Item = (RowId, KeyCells<'k>)>,
     ) -> Result<()> {
         on_words!(self, words => words.insert_rows(format, spec, rows))
+    }
+
+    /// Adds words of a hash index, none of which is there.
+    pub(super) fn insert_words(&self, words: &[Word]) -> Result<()> {
+        on_words!(self, of => of.insert_words(words))
+    }
+
+    /// Adds a word of a hash index unless it is there.
+    pub(super) fn ensure_word(&self, hash: u64, row: RowId) -> Result<()> {
+        on_words!(self, words => words.ensure_word(hash, row))
+    }
+
+    /// The first `bits` bits by which a hash index spreads the words of a key; 0 in a tree.
+    #[inline]
+    pub(crate) fn partition(&self, hash: u64, bits: u32) -> u64 {
+        on_words!(self, words => words.partition(hash, bits))
     }
 
     /// Adds a word unless it is there. Fences as for [`insert`](Rows::insert).

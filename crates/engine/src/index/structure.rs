@@ -7,6 +7,7 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_structures::shared::{Inspection, MemberId, Shareable, Site};
 use remanent_structures::{BlinkTree, RowId, RowIndex};
 
+use super::backlog::Word;
 use super::order::{Order, Span, entry, key_and_row};
 use super::{Candidates, Key};
 use crate::Result;
@@ -121,6 +122,31 @@ impl<M: Medium> Words<M> {
             Words::Ordered(_) => rows.try_for_each(|(row, keys)| {
                 Key::of_row(format, spec, keys).map_or(Ok(()), |key| self.insert(&key, row))
             }),
+        }
+    }
+
+    /// Adds words of a hash index, none of which is there.
+    pub(super) fn insert_words(&self, added: &[Word]) -> Result<()> {
+        match self {
+            Words::Hash(words) => Ok(words.insert_all(added.iter().copied())?),
+            Words::Ordered(_) => Ok(()),
+        }
+    }
+
+    /// Adds a word of a hash index unless it is there.
+    pub(super) fn ensure_word(&self, hash: u64, row: RowId) -> Result<()> {
+        match self {
+            Words::Hash(words) => Ok(words.ensure(hash, row)?),
+            Words::Ordered(_) => Ok(()),
+        }
+    }
+
+    /// The first `bits` bits by which a hash index spreads the words of a key; 0 in a tree.
+    #[inline]
+    pub(super) fn partition(&self, hash: u64, bits: u32) -> u64 {
+        match self {
+            Words::Hash(words) => words.partition(hash, bits),
+            Words::Ordered(_) => 0,
         }
     }
 

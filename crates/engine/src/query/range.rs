@@ -112,7 +112,7 @@ impl<M: Medium> Range<M> {
             // change it, and the index with it.
             prepared.read_index(|index| {
                 if !prepared.table.has_all_rows(index) {
-                    prepared.table.rebuild_rest()?;
+                    prepared.table.read_rest()?;
                 }
                 entries.read(index, &span, order, most)
             })?;

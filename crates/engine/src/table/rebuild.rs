@@ -1,10 +1,10 @@
-//! Indexes in DRAM: opening finds them empty, and rows are put into them tile by tile. Until that
-//! is done, a row that an index does not lead to is looked for in the tiles that are left.
+//! Indexes in DRAM: opening finds them empty, and rows are put into them. First the tiles are read,
+//! a group of them by whoever takes it. Then what was read is [added](crate::index::backlog).
 //!
 //! Whatever changes a row meanwhile puts it into the indexes by itself, under its new keys. So a
-//! tile has to be looked at once. Words for rows that are gone by then do no harm.
+//! tile has to be read once. Words for rows that are gone by then do no harm.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
@@ -14,27 +14,32 @@ use super::Table;
 use super::layout::{Claim, Committed, KeyCells, State};
 use super::ops::{Group, Head, RowPlace, key_cells};
 use super::version::NEWEST;
-use crate::index::{Candidates, Index, Key, Member};
+use crate::index::backlog::{Backlog, Gathered};
+use crate::index::{Index, IndexSet, Member};
+use crate::portions::{Portions, Taken};
 use crate::{Error, Result};
 
-/// Who has looked through so many tiles rebuilds one, which takes about three times as long.
-const LOOKED_THROUGH_FOR_ONE: u64 = 10;
+/// Groups of a table's tiles, about: enough for threads to share them, and few enough that looking
+/// into the run of each takes no longer than necessary.
+const GROUPS: u64 = 32;
+/// A step of rebuilding ends after some milliseconds.
+const GROUP_TILES_MAX: u64 = 256;
 
-/// Which tiles of a table are in its indexes in DRAM.
+/// Which tiles of a table were read for its indexes in DRAM.
 #[derive(Debug)]
 pub(crate) struct Rebuilding {
     /// Tiles that were there when the table was opened; 0 if it has no index in DRAM.
     tiles: u64,
-    /// A bit for each tile that somebody has begun with, or that is done.
-    taken: Box<[AtomicU64]>,
-    done: Box<[AtomicU64]>,
-    /// Tiles that are not done.
+    /// Tiles of a group.
+    group_tiles: u64,
+    groups: Portions,
+    /// Tiles that are not read.
     left: AtomicU64,
     /// Those of them that are damaged: they stay so.
     damaged: AtomicU64,
-    /// Somebody has put a part of a tile into the indexes, and no more.
-    has_parts: AtomicBool,
-    /// How often a tile was looked through because it was not done.
+    /// A bit for each of these.
+    damaged_tiles: Box<[AtomicU64]>,
+    /// How often somebody has looked for a row in tiles that were not read.
     wanted: AtomicU64,
     /// Stamp of the last commit before the table was opened.
     opened: AtomicU64,
@@ -43,14 +48,14 @@ pub(crate) struct Rebuilding {
 impl Rebuilding {
     /// That of a table with so many tiles whose indexes in DRAM are empty.
     pub(super) fn of(tiles: u64) -> Self {
-        let bits = || (0..tiles.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let group_tiles = tiles.div_ceil(GROUPS).clamp(1, GROUP_TILES_MAX);
         Rebuilding {
             tiles,
-            taken: bits(),
-            done: bits(),
+            group_tiles,
+            groups: Portions::of(tiles.div_ceil(group_tiles)),
             left: tiles.into(),
             damaged: AtomicU64::new(0),
-            has_parts: AtomicBool::new(false),
+            damaged_tiles: (0..tiles.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             wanted: AtomicU64::new(0),
             opened: AtomicU64::new(0),
         }
@@ -62,112 +67,77 @@ impl Rebuilding {
         self.opened.store(last, Ordering::Relaxed);
     }
 
-    /// Whether the indexes lead to all rows.
+    /// Whether all tiles were read.
     #[inline(always)]
     pub(crate) fn is_done(&self) -> bool {
-        // Acquire: before indexes are read; partner of the subtraction in `finish`.
+        // Acquire: before indexes and what was read are; partner of the subtraction in `finish`.
         self.left.load(Ordering::Acquire) == 0
     }
 
-    /// Tiles that can be put into the indexes and are not, and all that there were.
+    /// Whether all tiles were read that can be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.progress().0 == 0
+    }
+
+    /// Tiles that can be read and were not, and all that there were.
     pub(crate) fn progress(&self) -> (u64, u64) {
         // Acquire: what was done is seen; partner of the subtraction in `finish`.
         let left = self.left.load(Ordering::Acquire);
-        // Relaxed: a number.
+        // Relaxed: it is counted before the group is done, which has given the number above.
         (left.saturating_sub(self.damaged.load(Ordering::Relaxed)), self.tiles)
     }
 
-    /// How much the indexes are wanted.
+    /// How much the tiles are wanted.
     pub(crate) fn wanted(&self) -> u64 {
         // Relaxed: a hint.
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Has the indexes rebuilt before those that are wanted less.
+    /// Has the tiles read before those that are wanted less.
     pub(crate) fn want(&self) {
         // Relaxed: a hint.
         self.wanted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A tile that nobody has taken.
-    pub(crate) fn take_any(&self) -> Option<TakenTile<'_>> {
-        for (word, bits) in (0..).zip(&self.taken) {
-            loop {
-                // Relaxed: who changes the bit has the tile.
-                let free = (!bits.load(Ordering::Relaxed)).trailing_zeros();
-                let tile = word * 64 + u64::from(free);
-                if free == 64 || tile >= self.tiles {
-                    break;
-                }
-                let taken = self.take(tile);
-                if taken.is_some() {
-                    return taken;
-                }
-            }
+    /// A group of tiles that nobody has taken.
+    pub(crate) fn take_any(&self) -> Option<Taken<'_>> {
+        self.groups.take_any()
+    }
+
+    /// The tiles of a group.
+    fn tiles_of(&self, group: u64) -> std::ops::Range<u64> {
+        let first = group * self.group_tiles;
+        first..(first + self.group_tiles).min(self.tiles)
+    }
+
+    /// A group was read, but for these tiles, which are damaged.
+    fn finish(&self, taken: Taken<'_>, damaged: &[u64]) {
+        let tiles = self.tiles_of(taken.number());
+        for tile in damaged {
+            // Relaxed: before the group is done; partner of the load in `unread`.
+            self.damaged_tiles[(tile / 64) as usize].fetch_or(1 << (tile % 64), Ordering::Relaxed);
+            // Relaxed: before the subtraction below.
+            self.damaged.fetch_add(1, Ordering::Relaxed);
         }
-        None
+        taken.finish();
+        let read = tiles.end - tiles.start - damaged.len() as u64;
+        // Release: the words are there; partner of the load in `is_done`.
+        self.left.fetch_sub(read, Ordering::Release);
     }
 
-    /// A tile, if the caller is the one to put it into the indexes.
-    fn take(&self, number: u64) -> Option<TakenTile<'_>> {
-        let bit = 1 << (number % 64);
-        // Acquire: partner of the exchange in `give_back`.
-        let before = self.taken[(number / 64) as usize].fetch_or(bit, Ordering::Acquire);
-        (before & bit == 0).then(|| TakenTile { rebuilding: self, number, is_kept: false })
-    }
-
-    fn give_back(&self, tile: u64) {
-        // Relaxed: ordered by the exchange below.
-        self.has_parts.store(true, Ordering::Relaxed);
-        // Release: after the words that are there; partner of the exchange in `take`.
-        self.taken[(tile / 64) as usize].fetch_and(!(1 << (tile % 64)), Ordering::Release);
-    }
-
-    fn finish(&self, tile: u64) {
-        // Release: the words are there; partner of the load in `unfinished`.
-        self.done[(tile / 64) as usize].fetch_or(1 << (tile % 64), Ordering::Release);
-        // Release: likewise; partner of the load in `is_done`.
-        self.left.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Tiles that are not done when it comes to them.
-    fn unfinished(&self) -> impl Iterator<Item = u64> {
-        (0..self.tiles).filter(|tile| {
-            // Acquire: before indexes are read again; partner of the store in `finish`.
-            self.done[(tile / 64) as usize].load(Ordering::Acquire) >> (tile % 64) & 1 == 0
-        })
+    /// Tiles that are not read when it comes to them.
+    pub(super) fn unread(&self) -> impl Iterator<Item = u64> {
+        let is_damaged = |tile: u64| {
+            // Relaxed: after the group is done; partner of the store in `finish`.
+            self.damaged_tiles[(tile / 64) as usize].load(Ordering::Relaxed) >> (tile % 64) & 1 != 0
+        };
+        (0..self.tiles)
+            .filter(move |tile| !self.groups.is_done(tile / self.group_tiles) || is_damaged(*tile))
     }
 }
 
-/// A tile that the caller is to put into the indexes. Dropping it gives it back.
-pub(crate) struct TakenTile<'r> {
-    rebuilding: &'r Rebuilding,
-    number: u64,
-    is_kept: bool,
-}
-
-impl TakenTile<'_> {
-    /// The tile is done.
-    fn finish(mut self) {
-        self.is_kept = true;
-        self.rebuilding.finish(self.number);
-    }
-
-    /// The tile is damaged. Nobody takes it again.
-    fn leave_damaged(mut self) {
-        self.is_kept = true;
-        // Relaxed: a number.
-        self.rebuilding.damaged.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for TakenTile<'_> {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            self.rebuilding.give_back(self.number);
-        }
-    }
-}
+/// The words of a group of tiles, for the backlog of each index that has one.
+type OfIndexes<'i, M> = SmallVec<[(&'i Index<M>, &'i Backlog, Gathered); 4]>;
 
 /// The heads of a tile's rows and their first groups, as they were at one time or another.
 #[derive(Default)]
@@ -206,155 +176,27 @@ impl Copied {
 }
 
 impl<M: Medium> Table<M> {
-    /// Whether an index has all rows.
-    #[inline(always)]
-    pub(crate) fn has_all_rows(&self, index: &Index<M>) -> bool {
-        !index.is_rebuilt || self.rebuilding.is_done()
-    }
-
-    /// Calls `visit` with the rows that may have a key in an index until it returns something:
-    /// those that the index leads to, and if it is not rebuilt yet, others. Some are visited twice.
-    /// If the index was moved, the other one is read; none, if it was dropped.
-    #[inline]
-    pub(crate) fn search<R>(
-        &self,
-        index: &Index<M>,
-        key: &Key,
-        mut visit: impl FnMut(RowId) -> Result<Option<R>>,
-    ) -> Result<Option<R>> {
-        let found = self.search_in(index, key, &mut visit)?;
-        // Who was found has the key, whatever index has led there.
-        if found.is_some() || index.is_in_use() {
-            return Ok(found);
-        }
-        self.search_moved(index, key, visit)
-    }
-
-    #[cold]
-    fn search_moved<R>(
-        &self,
-        index: &Index<M>,
-        key: &Key,
-        mut visit: impl FnMut(RowId) -> Result<Option<R>>,
-    ) -> Result<Option<R>> {
-        let mut next = self.moved_to(index);
-        while let Some(index) = next {
-            let found = self.search_in(&index, key, &mut visit)?;
-            if found.is_some() || index.is_in_use() {
-                return Ok(found);
-            }
-            next = self.moved_to(&index);
-        }
-        Ok(None)
-    }
-
-    #[inline]
-    fn search_in<R>(
-        &self,
-        index: &Index<M>,
-        key: &Key,
-        mut visit: impl FnMut(RowId) -> Result<Option<R>>,
-    ) -> Result<Option<R>> {
-        // Before the index is read: what is done afterwards is not in it yet.
-        let is_done = self.has_all_rows(index);
-        for row in index.candidates(key)? {
-            let result = visit(row)?;
-            if result.is_some() {
-                return Ok(result);
-            }
-        }
-        if is_done { Ok(None) } else { self.search_rest(index, key, visit) }
-    }
-
-    #[cold]
-    fn search_rest<R>(
-        &self,
-        index: &Index<M>,
-        key: &Key,
-        mut visit: impl FnMut(RowId) -> Result<Option<R>>,
-    ) -> Result<Option<R>> {
-        self.rebuilding.want();
-        let mut copied = Copied::default();
-        let mut looked_through = 0;
-        let mut found = None;
-        'tiles: for number in self.rebuilding.unfinished() {
-            looked_through += 1;
-            for row in self.rows_of_tile(number, index, key, &mut copied)? {
-                found = visit(row)?;
-                if found.is_some() {
-                    // What had to be looked for is found more quickly the next time.
-                    if let Some(taken) = self.rebuilding.take(number) {
-                        self.rebuild_tile(taken)?;
-                    }
-                    break 'tiles;
-                }
-            }
-        }
-        self.help_to_rebuild(looked_through)?;
-        if found.is_some() {
-            return Ok(found);
-        }
-        // Tiles that were done meanwhile, and what was changed meanwhile.
-        for row in index.candidates(key)? {
-            let result = visit(row)?;
-            if result.is_some() {
-                return Ok(result);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Who looks through many tiles puts some of them into the indexes. Otherwise, looking through
-    /// tiles could take most of the time in which they would be rebuilt.
-    fn help_to_rebuild(&self, looked_through: u64) -> Result<()> {
-        for _ in 0..looked_through / LOOKED_THROUGH_FOR_ONE {
-            let Some(taken) = self.rebuilding.take_any() else { break };
-            self.rebuild_tile(taken)?;
-        }
-        Ok(())
-    }
-
-    /// Puts all rows into the indexes in DRAM. Waits for others who do it, too.
+    /// Reads all tiles for the indexes in DRAM. Waits for others who do it, too.
     ///
     /// # Errors
     ///
     /// When a tile is damaged, there is no memory left, or the medium met a fault.
-    pub(crate) fn rebuild_rest(&self) -> Result<()> {
+    pub(crate) fn read_rest(&self) -> Result<()> {
         while !self.rebuilding.is_done() {
             self.rebuilding.want();
             match self.rebuilding.take_any() {
-                Some(tile) => self.rebuild_tile(tile)?,
+                Some(taken) => self.read_tiles(taken)?,
                 // Only damaged tiles are left.
-                None if self.rebuilding.progress().0 == 0 => {
-                    return self
-                        .rebuilding
-                        .unfinished()
-                        .try_for_each(|number| self.try_rebuild_tile(number));
+                None if self.rebuilding.is_over() => {
+                    let mut copied = Copied::default();
+                    let set = self.indexes.load();
+                    let mut read = |tile| self.read_tile(tile, &set, &mut [], &mut copied);
+                    return self.rebuilding.unread().try_for_each(&mut read);
                 }
                 None => self.medium().pause(),
             }
         }
         Ok(())
-    }
-
-    /// Rows of a tile that may have a key.
-    fn rows_of_tile(
-        &self,
-        number: u64,
-        index: &Index<M>,
-        key: &Key,
-        copied: &mut Copied,
-    ) -> Result<Candidates> {
-        let tile = self.whole_tile(number)?;
-        copied.copy(self, tile, number);
-        let (format, spec) = (&self.format, &index.spec);
-        let rows = copied.rows(format.group_len[0]).filter(|(_, committed, claim, keys)| {
-            let is_in_tile = matches!(committed.state(), State::Present(_));
-            let has_key = || index.needs_others || key.is_of(format, spec, [keys, &[]]);
-            !is_in_tile || claim.as_pending().is_some() || has_key()
-        });
-        let first = number << format.shift;
-        Ok(rows.filter_map(|(index, ..)| RowId::new(first + index)).collect())
     }
 
     /// Offset of a tile that is one.
@@ -366,43 +208,64 @@ impl<M: Medium> Table<M> {
         }
     }
 
-    /// Puts the rows of a tile into the indexes in DRAM.
+    /// Reads a group of tiles for the indexes in DRAM: their rows are found afterwards.
     ///
     /// # Errors
     ///
     /// When there is no memory left, or the medium met a fault. A damaged tile stays as it is: who
     /// looks for a row that an index does not lead to is told.
-    pub(crate) fn rebuild_tile(&self, taken: TakenTile<'_>) -> Result<()> {
-        match self.try_rebuild_tile(taken.number) {
-            Ok(()) => taken.finish(),
-            Err(error) if error.is_damage() => taken.leave_damaged(),
-            Err(error) => return Err(error),
+    pub(crate) fn read_tiles(&self, taken: Taken<'_>) -> Result<()> {
+        let set = self.indexes.load();
+        let with_backlog = set.all().iter().filter_map(|index| {
+            index.backlog.as_ref().map(|backlog| (&**index, backlog, backlog.gather()))
+        });
+        let mut of_indexes: OfIndexes<'_, M> = with_backlog.collect();
+        let (mut copied, mut damaged) = (Copied::default(), Vec::new());
+        for tile in self.rebuilding.tiles_of(taken.number()) {
+            match self.read_tile(tile, &set, &mut of_indexes, &mut copied) {
+                Err(error) if error.is_damage() => damaged.push(tile),
+                read => read?,
+            }
         }
+        for (_, backlog, gathered) in of_indexes {
+            backlog.publish(gathered);
+        }
+        self.rebuilding.finish(taken, &damaged);
         Ok(())
     }
 
-    fn try_rebuild_tile(&self, number: u64) -> Result<()> {
+    /// Gathers the words of those rows of a tile that are as they were at the opening, and puts the
+    /// others into the indexes.
+    fn read_tile(
+        &self,
+        number: u64,
+        set: &IndexSet<M>,
+        of_indexes: &mut [(&Index<M>, &Backlog, Gathered)],
+        copied: &mut Copied,
+    ) -> Result<()> {
         let tile = self.whole_tile(number)?;
-        let mut copied = Copied::default();
         copied.copy(self, tile, number);
         // Relaxed: it does not change.
         let opened = self.rebuilding.opened.load(Ordering::Relaxed);
-        // Relaxed: who has given this tile back has done so before it was taken.
-        let has_parts = self.rebuilding.has_parts.load(Ordering::Relaxed);
         let is_as_opened = |committed: Committed, claim: Claim| {
             let is_old = matches!(committed.state(), State::Present(stamp) if stamp <= opened);
-            is_old && claim.as_pending().is_none() && !has_parts
+            is_old && claim.as_pending().is_none()
         };
         let (format, first) = (&self.format, number << self.format.shift);
-        let set = self.indexes.load();
-        for index in set.all().iter().filter(|index| index.is_rebuilt && !index.needs_others) {
+        let old = || {
             let rows = copied.rows(format.group_len[0]);
             let old = rows.filter(|(_, committed, claim, _)| is_as_opened(*committed, *claim));
-            let of_index =
-                old.filter_map(|(row, .., keys)| Some((RowId::new(first + row)?, [keys, &[][..]])));
-            index.insert_rows(format, of_index)?;
+            old.filter_map(|(row, .., keys)| Some((RowId::new(first + row)?, [keys, &[][..]])))
+        };
+        for (index, backlog, gathered) in of_indexes {
+            index.gather_rows(format, old(), backlog.bits(), gathered);
         }
-        let needs_others = set.all().iter().any(|index| index.is_rebuilt && index.needs_others);
+        let rebuilt = || set.all().iter().filter(|index| index.is_rebuilt);
+        for index in rebuilt().filter(|index| index.backlog.is_none() && !index.needs_others) {
+            // Entries of a tree, which may be there already.
+            index.insert_rows(format, old())?;
+        }
+        let needs_others = rebuilt().any(|index| index.needs_others);
         let mut damage = None;
         for (row, committed, claim, _) in copied.rows(format.group_len[0]) {
             let is_as_opened = is_as_opened(committed, claim);
@@ -412,9 +275,8 @@ impl<M: Medium> Table<M> {
             // Somebody may have put it there already.
             let Some(id) = RowId::new(first + row) else { continue };
             let place = RowPlace { tile, index: row };
-            let is_left =
-                |index: &&Member<M>| index.is_rebuilt && (index.needs_others || !is_as_opened);
-            match self.ensure_all_keys(set.all().iter().filter(is_left), id, place) {
+            let is_left = |index: &&Member<M>| index.needs_others || !is_as_opened;
+            match self.ensure_all_keys(rebuilt().filter(is_left), id, place) {
                 Err(error) if error.is_damage() => {
                     damage.get_or_insert(error);
                 }
@@ -508,22 +370,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_tile_is_taken_once_and_those_that_were_given_back_again() {
-        let rebuilding = Rebuilding::of(130);
-        let all: Vec<TakenTile<'_>> = std::iter::from_fn(|| rebuilding.take_any()).collect();
-        let numbers: Vec<u64> = all.iter().map(|taken| taken.number).collect();
-        assert_eq!(numbers, (0..130).collect::<Vec<_>>());
+    fn tiles_are_unread_until_their_group_is_done_and_if_they_are_damaged() {
+        let rebuilding = Rebuilding::of(70);
+        assert_eq!(rebuilding.group_tiles, 3);
+        let all: Vec<Taken<'_>> = std::iter::from_fn(|| rebuilding.take_any()).collect();
+        assert_eq!((all.len(), rebuilding.unread().count()), (24, 70));
         for taken in all {
-            assert!(!rebuilding.is_done());
-            match taken.number {
+            match taken.number() {
                 // As if its thread had panicked.
-                129 => drop(taken),
-                _ => taken.finish(),
+                2 => drop(taken),
+                23 => rebuilding.finish(taken, &[69]),
+                _ => rebuilding.finish(taken, &[]),
             }
         }
-        assert_eq!(rebuilding.unfinished().collect::<Vec<_>>(), [129]);
-        assert_eq!(rebuilding.progress(), (1, 130));
-        rebuilding.take_any().expect("it was given back").finish();
-        assert!(rebuilding.is_done() && rebuilding.take_any().is_none());
+        assert_eq!(rebuilding.unread().collect::<Vec<_>>(), [6, 7, 8, 69]);
+        assert_eq!((rebuilding.progress(), rebuilding.is_over()), ((3, 70), false));
+        rebuilding.finish(rebuilding.take_any().expect("it was given back"), &[]);
+        assert_eq!((rebuilding.is_over(), rebuilding.is_done()), (true, false));
+        assert_eq!(rebuilding.unread().collect::<Vec<_>>(), [69]);
     }
 }

@@ -30,7 +30,7 @@ impl<M: Medium> Table<M> {
     pub(crate) fn open(
         heap: &Arc<Heap<M>>,
         entry: TableEntry,
-        indexes: Vec<Index<M>>,
+        mut indexes: Vec<Index<M>>,
         statuses: &Arc<Statuses>,
     ) -> Result<Self, PoolError> {
         let format = entry.format();
@@ -38,8 +38,11 @@ impl<M: Medium> Table<M> {
         columns.extend(added.into_iter().map(|added| added.column));
         let columns = ArcSwap::from_pointee(columns);
         let tiles = count_tiles(heap.medium(), number, state)?;
-        let has_volatile = indexes.iter().any(|index| index.is_rebuilt);
-        let rebuilding = Rebuilding::of(if has_volatile { tiles } else { 0 });
+        let mut rebuilding = Rebuilding::of(0);
+        for index in indexes.iter_mut().filter(|index| index.rows.header().is_none()) {
+            index.set_rebuilt(tiles * format.rows);
+            rebuilding = Rebuilding::of(tiles);
+        }
         let (heap, statuses) = (Arc::clone(heap), Arc::clone(statuses));
         let free = FreeRows::of(tiles);
         let indexes = ArcSwap::from_pointee(IndexSet::live(indexes));

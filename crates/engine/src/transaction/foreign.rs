@@ -208,8 +208,8 @@ impl<M: Medium> Engine<M> {
             let index = of.child.index_in(&child, &set)?;
             if index.spec.columns.len() > of.child.spec.columns.len() && !child.has_all_rows(index)
             {
-                // Tiles that are not rebuilt are looked through for whole keys only.
-                child.rebuild_rest()?;
+                // Tiles that are not read are looked through for whole keys only.
+                child.read_rest()?;
             }
             drop(set);
             let of = Arc::clone(of);

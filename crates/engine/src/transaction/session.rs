@@ -256,8 +256,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
     ///
     /// That of `last`. If its statement was refused, the transaction goes on; if it took effect, it
     /// has committed, whatever `last` has returned afterwards. Behind a batch, and in a transaction
-    /// that is durable at its commit, the transaction goes on in both cases.
-    /// [`Error::TransactionEnded`] when the transaction is over, as it is for a second statement.
+    /// that is durable at its commit, the transaction goes on in both cases; if `last` returns no
+    /// error, and foreign keys speak against the commit, it is given up. When the transaction is
+    /// over ([`Error::TransactionEnded`]), as it is for a second statement.
     pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         self.require_no_batch()?;
         let token = self.token;

@@ -18,8 +18,9 @@ pub(super) enum Event {
     Resumed { token: TokenText, statement: u32 },
     /// It has committed with so many statements. The row that they count in says `counted`.
     Committed { token: TokenText, statement: u32, counted: u32 },
-    /// A user has got an answer for the first time.
-    FirstAnswer { at_ns: u64 },
+    /// A user has got an answer for the first time. Before, the process has begun to work, opened
+    /// the pool, and opened the database.
+    FirstAnswer { began_ns: u64, pool_ns: u64, database_ns: u64, at_ns: u64 },
     /// What users have done since the event of this kind before.
     Window { at_ns: u64, done: u64, p99_ns: u64, tiles_left: u64 },
 }

@@ -18,7 +18,7 @@ mod trial;
 mod users;
 
 pub use self::plan::{ENTRIES_PER_SUBSCRIBER, Plan, RebuildPolicy, placed};
-pub use self::store::{ROOT, check, load, open_pool};
-pub use self::timeline::{LongTransaction, Timeline, Window};
+pub use self::store::{ROOT, check, load, open_pool, place};
+pub use self::timeline::{LongTransaction, Phases, Timeline, Window};
 pub use self::trial::{Seen, Trial};
 pub use self::users::serve;

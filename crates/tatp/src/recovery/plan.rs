@@ -94,12 +94,7 @@ pub const ENTRIES_PER_SUBSCRIBER: f64 = 17.0;
 /// The tables of TATP, with about `percent` of all index entries in the pool; the others are in
 /// DRAM. Indexes are placed whole, so the result also says which share is in the pool.
 pub fn placed(percent: u32) -> ([TableSpec; 4], f64) {
-    let mut in_pool = 0.0;
-    let placements = INDEXES.map(|(table, index, entries)| {
-        let fits = in_pool + entries / 2.0 <= ENTRIES_PER_SUBSCRIBER * f64::from(percent) / 100.0;
-        in_pool += if fits { entries } else { 0.0 };
-        (table, index, if fits { Placement::Pmem } else { Placement::Dram })
-    });
+    let (placements, share) = placements(percent);
     let specs = tables().map(|spec| {
         let of_table: Vec<_> =
             placements.iter().filter(|(table, ..)| *table == spec.name()).collect();
@@ -107,7 +102,19 @@ pub fn placed(percent: u32) -> ([TableSpec; 4], f64) {
             .into_iter()
             .fold(spec, |spec, (_, index, placement)| spec.place([*index], *placement))
     });
-    (specs, in_pool / ENTRIES_PER_SUBSCRIBER)
+    (specs, share)
+}
+
+/// Where each index lies, by its table and name, with about `percent` of all entries in the pool;
+/// and which share is there.
+pub(super) fn placements(percent: u32) -> ([(&'static str, &'static str, Placement); 7], f64) {
+    let mut in_pool = 0.0;
+    let placements = INDEXES.map(|(table, index, entries)| {
+        let fits = in_pool + entries / 2.0 <= ENTRIES_PER_SUBSCRIBER * f64::from(percent) / 100.0;
+        in_pool += if fits { entries } else { 0.0 };
+        (table, index, if fits { Placement::Pmem } else { Placement::Dram })
+    });
+    (placements, in_pool / ENTRIES_PER_SUBSCRIBER)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use remanent_engine::{Database, DatabaseOptions};
+use remanent_engine::{Database, DatabaseOptions, Rebuild};
 use remanent_pmem::{Durability, Emulation, Options, Pool};
 
 use super::placed;
+use super::plan::placements;
 use crate::{Client, Population, Tables};
 
 pub(super) const FILE: &str = "tatp.pool";
@@ -46,6 +47,21 @@ pub fn load(
         watched.is_ok()
     })?;
     watched.map(|()| pool)
+}
+
+/// Moves indexes of the database that [`load`] has made in this directory, so that about `percent`
+/// of its index entries are in the pool: as if it had been loaded so.
+///
+/// # Errors
+///
+/// When the pool cannot be opened or has no room.
+pub fn place(directory: &Path, percent: u32) -> Result<()> {
+    let pool = open_pool(directory)?;
+    let database = DatabaseOptions::new().rebuild(Rebuild::Steps).open(&pool, ROOT)?;
+    for (table, index, placement) in placements(percent).0 {
+        database.place_index(&database.table(table)?, index, placement)?;
+    }
+    Ok(())
 }
 
 /// Opens the pool that [`load`] has made in this directory, without emulated latency.

@@ -20,6 +20,36 @@ pub struct Window {
     pub tiles_left: u64,
 }
 
+/// What the time between the start of a process and its first answer goes into, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Phases {
+    /// Until the process does something: executing the program.
+    pub process: f64,
+    /// Opening the pool.
+    pub pool: f64,
+    /// Opening the database.
+    pub database: f64,
+    /// Preparing statements, and executing the first transaction.
+    pub answer: f64,
+}
+
+impl Phases {
+    /// Each by its name, in their order.
+    pub fn named(self) -> [(&'static str, f64); 4] {
+        [
+            ("process", self.process),
+            ("pool", self.pool),
+            ("database", self.database),
+            ("answer", self.answer),
+        ]
+    }
+
+    /// Their sum.
+    pub fn sum(self) -> f64 {
+        self.named().into_iter().map(|(_, ms)| ms).sum()
+    }
+}
+
 /// A transaction that was open when its process was killed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LongTransaction {
@@ -53,6 +83,8 @@ pub struct Timeline {
     pub full_ktps: f64,
     /// From the start of the next process to the first answer.
     pub first_ms: f64,
+    /// What it goes into.
+    pub phases: Phases,
     /// Windows of the first process.
     pub before: Vec<Window>,
     /// Windows of the next process.
@@ -114,6 +146,7 @@ mod tests {
         let timeline = Timeline {
             full_ktps: 100.0,
             first_ms: 90.0,
+            phases: Phases::default(),
             before: Vec::new(),
             after: after.collect(),
             long_transactions: Vec::new(),

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::event::{Event, now_ns};
-use super::plan::{Order, Plan, PlannedTransaction};
+use super::plan::{Order, Plan, PlannedTransaction, RebuildPolicy};
 use super::process::Process;
-use super::timeline::{LongTransaction, Timeline, Window, mean};
+use super::timeline::{LongTransaction, Phases, Timeline, Window, mean};
 use super::users::WINDOW;
 
 /// The longest time between two calls of a trial's `watch`.
@@ -73,7 +73,9 @@ impl Trial<'_> {
     ///
     /// When a process fails or `watch` does. Neither process is left then.
     pub fn run(&self, watch: Watch<'_>) -> Result<Timeline> {
-        let order = Order { plan: self.plan.clone(), resume: None };
+        // What is measured before the kill needs all indexes.
+        let plan = Plan { policy: RebuildPolicy::Wait, ..self.plan.clone() };
+        let order = Order { plan, resume: None };
         order.write(self.directory)?;
         let mut process = Process::start(self.arguments)?;
         let mut windows = Windows::of(&process);
@@ -90,7 +92,8 @@ impl Trial<'_> {
         let resume = (self.plan.first_s_id..)
             .zip(tokens)
             .map(|(s_id, token)| PlannedTransaction { s_id, token: token.clone() });
-        Order { resume: Some(resume.collect()), ..order }.write(self.directory)?;
+        let resume = Some(resume.collect());
+        Order { plan: self.plan.clone(), resume }.write(self.directory)?;
         self.after_the_kill(killed_ns, &mut timeline, watch)?;
         Ok(timeline)
     }
@@ -104,6 +107,7 @@ impl Trial<'_> {
         let mut timeline = Timeline {
             full_ktps: 0.0,
             first_ms: 0.0,
+            phases: Phases::default(),
             before: Vec::new(),
             after: Vec::new(),
             long_transactions: Vec::new(),
@@ -149,8 +153,15 @@ impl Trial<'_> {
                 watch(Seen::Silence)?;
                 continue;
             };
-            if let Event::FirstAnswer { at_ns } = event {
-                timeline.first_ms = at_ns.saturating_sub(process.started_ns) as f64 / 1e6;
+            if let Event::FirstAnswer { began_ns, pool_ns, database_ns, at_ns } = event {
+                let ms = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e6;
+                timeline.phases = Phases {
+                    process: ms(process.started_ns, began_ns),
+                    pool: ms(began_ns, pool_ns),
+                    database: ms(pool_ns, database_ns),
+                    answer: ms(database_ns, at_ns),
+                };
+                timeline.first_ms = timeline.phases.sum();
                 watch(Seen::FirstAnswer { first_ms: timeline.first_ms })?;
             }
             if let Some(window) = windows.next(&event) {
@@ -225,7 +236,7 @@ impl Windows {
 
     /// The window that ends with this event.
     fn next(&mut self, event: &Event) -> Option<Window> {
-        if let Event::FirstAnswer { at_ns } = *event {
+        if let Event::FirstAnswer { at_ns, .. } = *event {
             self.before_ns = at_ns;
         }
         let Event::Window { at_ns, done, p99_ns, tiles_left } = *event else { return None };

@@ -71,27 +71,30 @@ fn end_of(bucket: usize) -> u64 {
 ///
 /// When the database cannot be opened, a transaction fails, or the observer has gone.
 pub fn serve(directory: &Path) -> Result<Infallible> {
+    let began_ns = now_ns();
     // The observer may be killed first.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let order = Order::read(directory)?;
     let path = directory.join(FILE);
     match order.plan.latency_ns {
-        0 => run(&order, &pool_options(Emulation::Nvram).open(path)?),
+        0 => run(&order, &pool_options(Emulation::Nvram).open(path)?, began_ns),
         latency_ns => {
             let latency = Latency {
                 write_latency_ns: latency_ns,
                 read_latency_ns: latency_ns,
                 write_bandwidth_mib: 0,
             };
-            run(&order, &pool_options(Emulation::Latency(latency)).open_emulated(path)?)
+            let options = pool_options(Emulation::Latency(latency));
+            run(&order, &options.open_emulated(path)?, began_ns)
         }
     }
 }
 
-fn run<M: Medium>(order: &Order, pool: &Pool<M>) -> Result<Infallible> {
-    let plan = &order.plan;
+fn run<M: Medium>(order: &Order, pool: &Pool<M>, began_ns: u64) -> Result<Infallible> {
+    let (plan, pool_ns) = (&order.plan, now_ns());
     let options = DatabaseOptions::new().rebuild(plan.policy.rebuild()).threads(plan.threads);
     let database = options.open(pool, ROOT)?;
+    let opened = Opened { began_ns, pool_ns, database_ns: now_ns() };
     let statements = Statements::new(&database)?;
     // Before the users: the observer knows all of them when it is told of the first answer.
     let mut begun = Vec::new();
@@ -117,9 +120,16 @@ fn run<M: Medium>(order: &Order, pool: &Pool<M>) -> Result<Infallible> {
                 transaction.suspend();
             }
         });
-        end.note(tell(&database, &users, &end));
+        end.note(tell(&database, opened, &users, &end));
     });
     Err(end.error())
+}
+
+/// When parts of the opening were done.
+struct Opened {
+    began_ns: u64,
+    pool_ns: u64,
+    database_ns: u64,
 }
 
 /// Why the process ends by itself: by an error of one of its threads.
@@ -170,13 +180,19 @@ fn be_a_user<M: Medium>(
 }
 
 /// Tells of the first answer, and of each window.
-fn tell<M: Medium>(database: &Database<M>, users: &[Counts], end: &End) -> Result<()> {
+fn tell<M: Medium>(
+    database: &Database<M>,
+    opened: Opened,
+    users: &[Counts],
+    end: &End,
+) -> Result<()> {
     let mut before = sum(users);
     // The first answer is told as soon as it is there.
     while sum(users).done == 0 && !end.is_near() {
         thread::sleep(Duration::from_micros(100));
     }
-    Event::FirstAnswer { at_ns: now_ns() }.tell()?;
+    let Opened { began_ns, pool_ns, database_ns } = opened;
+    Event::FirstAnswer { began_ns, pool_ns, database_ns, at_ns: now_ns() }.tell()?;
     let mut next = Instant::now();
     while !end.is_near() {
         // If this thread comes late, the window is longer. Making up for it with windows of no

@@ -208,6 +208,14 @@ impl<M: Medium> RowIndex<M> {
         self.core.insert_all(rows.into_iter())
     }
 
+    /// The first `bits` bits, at most 32, of the hash by which the index spreads keys. Rows of keys
+    /// that have these bits in common lie beside each other, so that adding many rows in the order
+    /// of this number takes less time than in another order.
+    #[inline]
+    pub fn partition(&self, key: u64, bits: u32) -> u64 {
+        self.core.hash(key).prefix(bits.min(32))
+    }
+
     /// Calls `visit` with the rows of a key, and perhaps with others, in no particular order, until
     /// it breaks. No fence. A row that is there all the time, and once, is visited; one that is
     /// added or removed meanwhile may be. Rows are not seen as of one moment: if one is added, and
