@@ -23,7 +23,7 @@ use crate::{Error, Result};
 ///
 /// Clones are handles to one database.
 pub struct Database<M: Medium = Mapped> {
-    engine: Arc<Root<M>>,
+    pub(crate) engine: Arc<Root<M>>,
 }
 
 impl Database {

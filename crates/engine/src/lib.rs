@@ -59,6 +59,7 @@ mod database;
 mod engine;
 mod error;
 mod index;
+mod placement;
 mod portions;
 mod query;
 mod rebuild;
@@ -73,6 +74,7 @@ pub use remanent_structures::RowId;
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
 pub use self::index::order::Order;
+pub use self::placement::{IndexUse, PlacementPlan, PlannedIndex};
 pub use self::query::{
     Cells, Changes, Delete, Find, Get, KeyBound, Range, Row, Scan, Update, Upsert,
 };

@@ -40,6 +40,10 @@ impl Tables {
     pub(super) fn draw(&self, rng: &mut Rng) -> Op {
         match self.mix {
             Mix::Online | Mix::OnlineTogether => return self.online_op(rng),
+            Mix::Planned if rng.below(3) == 0 => {
+                return Op::OnIndex(OnIndex::PlaceAll(rng.below(2) == 0));
+            }
+            Mix::Planned => return self.online_op(rng),
             Mix::Keyed(works) => return self.keyed_op(rng, works),
             Mix::Many => return self.many_op(rng),
             _ => {}

@@ -64,6 +64,8 @@ pub(super) enum Mix {
     Online,
     /// The same by threads, and without transactions of several statements.
     OnlineTogether,
+    /// By one thread; all indexes are placed by plans, too.
+    Planned,
     /// Transactions of threads that give rows keys, most of them in batches.
     Keyed(Works),
     /// One transaction at a time, whose batches are of many rows.
@@ -172,7 +174,7 @@ impl Tables {
 impl Tables {
     /// Whether indexes are made and moved.
     pub(super) fn is_online(&self) -> bool {
-        matches!(self.mix, Mix::Online | Mix::OnlineTogether)
+        matches!(self.mix, Mix::Online | Mix::OnlineTogether | Mix::Planned)
     }
 }
 
@@ -569,6 +571,9 @@ impl Subject for Tables {
     }
 
     fn steps(&self, op: &Op) -> Steps<Op> {
+        if let Op::OnIndex(OnIndex::PlaceAll(is_dram)) = *op {
+            return Steps::InOrder(OnIndex::each_placed(is_dram).map(Op::OnIndex).collect());
+        }
         let Op::FoldBetween(table, id, first, second) = *op else { return Steps::One };
         let update = |value| Op::Update(table, id, None, value);
         Steps::InOrder(vec![update(first), update(second)])
