@@ -10,6 +10,7 @@ use remanent_structures::shared::Inspection;
 
 use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS};
 use crate::index::{Dram, Index, KeyLocks};
+use crate::placement::RebuildCost;
 use crate::schema::IndexKind;
 use crate::table::Table;
 use crate::transaction::clock::Clock;
@@ -43,6 +44,8 @@ pub(crate) struct Engine<M: Medium> {
     /// How often the pool was opened: claims of earlier times count for nothing.
     pub(crate) opens: u64,
     pub(crate) clock: Clock,
+    /// What rebuilding has cost in this opening.
+    pub(crate) rebuild_cost: RebuildCost,
     /// Held by who makes, drops or moves an index.
     pub(crate) altering: PauseMutex<()>,
     /// Held by who frees the blocks of dropped tables and indexes.
@@ -216,6 +219,7 @@ impl<M: Medium> Engine<M> {
             waits: Waits::new(),
             opens,
             clock,
+            rebuild_cost: RebuildCost::default(),
             altering: PauseMutex::default(),
             freeing: PauseMutex::default(),
             sweeping,

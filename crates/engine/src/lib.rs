@@ -65,6 +65,7 @@ mod error;
 mod foreign;
 mod index;
 mod new_column;
+mod placement;
 mod portions;
 mod query;
 mod rebuild;
@@ -82,6 +83,7 @@ pub use self::error::{Error, Result};
 pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec, NewForeignKey};
 pub use self::index::order::Order;
 pub use self::new_column::NewColumn;
+pub use self::placement::{IndexUse, PlacementPlan, PlannedIndex};
 pub use self::query::{
     Cells, Changes, Delete, Find, Get, KeyBound, Range, Row, Scan, Update, Upsert,
 };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use remanent_pmem::Medium;
 use remanent_pmem::sync::PauseMutex;
@@ -46,7 +47,9 @@ impl<M: Medium> Engine<M> {
         unread.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
         for table in unread {
             if let Some(taken) = table.rebuilding.take_any() {
-                table.read_tiles(taken)?;
+                let begin = Instant::now();
+                let words = table.read_tiles(taken)?;
+                self.rebuild_cost.note_read(begin, words);
                 return Ok(true);
             }
         }
@@ -58,7 +61,9 @@ impl<M: Medium> Engine<M> {
         }
         unfinished.sort_by_key(|index| std::cmp::Reverse(index.wanted()));
         for index in unfinished {
-            if index.add_any_partition()? {
+            let begin = Instant::now();
+            if let Some(words) = index.add_any_partition()? {
+                self.rebuild_cost.note_added(begin, words);
                 return Ok(true);
             }
         }

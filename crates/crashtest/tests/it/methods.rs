@@ -61,6 +61,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
         &["engine/subject", "engine/online", "engine/transactions", "../pools"],
     ),
     ("Database", "engine/src/alter.rs", &["engine/columns"]),
+    ("Database", "engine/src/placement.rs", &["engine/online"]),
     (
         "Table",
         "engine/src/database.rs",
@@ -199,6 +200,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("RowIndex::abandon", "called by the engine when a pool is full"),
     ("RowIndex::create_in_lane", "called by the engine for each index of a table"),
     ("RowIndex::owner_of", "called by the engine when it frees a dropped table"),
+    ("RowIndex::partition", TELLS),
     ("RowIndex::usage", COUNTS),
     ("TxValue::create", "called by open_or_create"),
     ("List::open_or_create", COMBINES),

@@ -75,7 +75,7 @@ impl<M: Medium> Engine<M> {
             return Ok(());
         }
         let spec = IndexSpec { placement, ..old.spec.clone() };
-        let index = self.begin_index(table, spec, Some(old.id))?;
+        let index = self.begin_index(table, spec, Some(&old))?;
         index.set_unique_since(old.unique_since());
         let built = self.build_index(table, &index);
         if let Err(error) = built.and_then(|()| self.publish_index(table, &index, Some(&old))) {
@@ -129,7 +129,7 @@ impl<M: Medium> Engine<M> {
         &self,
         table: &Table<M>,
         spec: IndexSpec,
-        id: Option<u32>,
+        moved: Option<&Index<M>>,
     ) -> Result<Arc<Index<M>>> {
         let mut schema = self.schema.lock(self.medium());
         let made = match self.make_index(&mut schema, table, &spec) {
@@ -141,7 +141,9 @@ impl<M: Medium> Engine<M> {
             made => made,
         };
         let mut index = made?;
-        index.id = id.unwrap_or(index.number);
+        if let Some(moved) = moved {
+            (index.id, index.uses) = (moved.id, Arc::clone(&moved.uses));
+        }
         let index = Arc::new(index);
         schema.retired.push(Arc::clone(&index));
         Ok(index)

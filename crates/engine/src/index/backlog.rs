@@ -120,7 +120,7 @@ impl Backlog {
 
     /// Has others find words that were gathered.
     pub(crate) fn publish(&self, gathered: Gathered) {
-        if gathered.words.is_empty() {
+        if gathered.len() == 0 {
             return;
         }
         let run = Arc::new(gathered.sort());
@@ -142,20 +142,20 @@ impl Backlog {
     }
 
     /// Passes the words of a partition to `add`, all of them at once; or, if some of them may be in
-    /// the index already, to `ensure`.
+    /// the index already, to `ensure`. Returns how many there are.
     pub(crate) fn add<E>(
         &self,
         taken: Taken<'_>,
         add: impl FnOnce(&[Word]) -> Result<(), E>,
         ensure: impl FnMut(Word) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<u64, E> {
         let mut words = Vec::with_capacity(2 * PARTITION_ROWS as usize);
         for run in &**self.runs.load() {
             words.extend_from_slice(run.partition(taken.number()));
         }
         // Relaxed: who has given this partition back has done so before it was taken.
         if self.has_parts.load(Ordering::Relaxed) {
-            words.into_iter().try_for_each(ensure)?;
+            words.iter().copied().try_for_each(ensure)?;
         } else if let Err(error) = add(&words) {
             // Relaxed: ordered by giving the partition back.
             self.has_parts.store(true, Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl Backlog {
         if self.partitions.left() == 0 {
             self.runs.store(Arc::default());
         }
-        Ok(())
+        Ok(words.len() as u64)
     }
 }
 
@@ -176,6 +176,11 @@ impl Gathered {
         self.words.push(word);
         self.partitions.push(partition as u16);
         self.counts[partition as usize] += 1;
+    }
+
+    /// How many words there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.words.len() as u64
     }
 
     fn sort(self) -> Run {

@@ -81,17 +81,22 @@ impl Key {
     /// The hash of a row's key in a hash index: that of [`of_row`](Key::of_row).
     #[inline]
     pub(super) fn hash_of_row(format: &Format, spec: &IndexSpec, row: KeyCells<'_>) -> Option<u64> {
-        let mut word = [0; 8];
-        let mut at = 0;
+        let (mut word, mut bits) = (0, 0);
         for &column in &spec.columns {
             let bytes = format.cells.bytes_of(column, row)?;
-            let Some(room) = word.get_mut(at..at + bytes.len()) else {
+            if bits + 8 * bytes.len() > 64 {
                 return Self::of_row(format, spec, row).map(|key| key.hash);
-            };
-            room.copy_from_slice(bytes);
-            at += bytes.len();
+            }
+            // Of usual lengths, without a call.
+            word |= match *bytes {
+                [one] => u64::from(one),
+                [one, two] => u64::from(u16::from_le_bytes([one, two])),
+                [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+                _ => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            } << (bits % 64);
+            bits += 8 * bytes.len();
         }
-        Some(u64::from_le_bytes(word))
+        Some(word)
     }
 
     /// The key that has these cells, each of which `write` writes into zeros.

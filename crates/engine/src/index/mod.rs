@@ -8,8 +8,10 @@ pub(crate) mod order;
 mod rows;
 mod set;
 mod structure;
+pub(crate) mod uses;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
@@ -23,6 +25,7 @@ use self::order::{Order, Span};
 pub(crate) use self::rows::{Dram, Rows};
 pub(crate) use self::set::{IndexSet, Member, Role};
 pub(crate) use self::structure::{Tree, Words};
+use self::uses::Uses;
 
 use crate::Result;
 use crate::portions::Taken;
@@ -44,6 +47,8 @@ pub(crate) struct Index<M: Medium> {
     pub(crate) backlog: Option<Backlog>,
     /// Whether keys have columns of the second group of a row.
     pub(crate) needs_others: bool,
+    /// How often it was used; also by those from which it was moved.
+    pub(crate) uses: Arc<Uses>,
     is_retired: AtomicBool,
     /// Two rows may have had the same key before this stamp, although the index is unique: it was
     /// made later.
@@ -67,6 +72,7 @@ impl<M: Medium> Index<M> {
             is_rebuilt,
             backlog,
             needs_others,
+            uses: Arc::default(),
             is_retired,
             unique_since,
         }
@@ -183,24 +189,24 @@ impl<M: Medium> Index<M> {
         self.backlog.as_ref().map_or(0, Backlog::wanted)
     }
 
-    /// Adds a partition of the index's backlog that nobody has taken. False if there is none.
+    /// Adds a partition of the index's backlog that nobody has taken, and returns how many words it
+    /// had; `None` if there is none.
     ///
     /// # Errors
     ///
     /// When there is no memory left: the partition is taken by nobody then.
-    pub(crate) fn add_any_partition(&self) -> Result<bool> {
+    pub(crate) fn add_any_partition(&self) -> Result<Option<u64>> {
         let backlog = self.backlog.as_ref();
         let taken = backlog.and_then(|backlog| Some((backlog, backlog.take_any()?)));
-        taken
-            .map_or(Ok(false), |(backlog, taken)| self.add_partition(backlog, taken).map(|()| true))
+        taken.map(|(backlog, taken)| self.add_partition(backlog, taken)).transpose()
     }
 
-    /// Adds a partition of the index's backlog.
+    /// Adds a partition of the index's backlog, and returns how many words it had.
     ///
     /// # Errors
     ///
     /// When there is no memory left: the partition is taken by nobody then.
-    pub(crate) fn add_partition(&self, backlog: &Backlog, taken: Taken<'_>) -> Result<()> {
+    pub(crate) fn add_partition(&self, backlog: &Backlog, taken: Taken<'_>) -> Result<u64> {
         let ensure = |(hash, row)| self.rows.ensure_word(hash, row);
         backlog.add(taken, |words| self.rows.insert_words(words), ensure)
     }

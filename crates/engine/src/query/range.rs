@@ -10,6 +10,7 @@ use super::prepared::Prepared;
 use crate::Result;
 use crate::index::Index;
 use crate::index::order::{self, Order, Span};
+use crate::index::uses::Use;
 use crate::root::Root;
 use crate::table::Table;
 use crate::table::layout::KeyCells;
@@ -105,6 +106,7 @@ impl<M: Medium> Range<M> {
     ) -> Result<Option<R>> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
+        prepared.index().uses.count(Use::Range);
         let mut span = Span::between(prepared.bound(lower)?, prepared.bound(upper)?);
         let (mut entries, mut most) = (Entries::default(), FEW);
         loop {

@@ -9,6 +9,7 @@ pub(crate) mod layout;
 pub(crate) mod ops;
 pub(crate) mod rebuild;
 mod recover;
+mod sample;
 mod search;
 pub(crate) mod version;
 

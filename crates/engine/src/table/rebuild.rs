@@ -185,7 +185,9 @@ impl<M: Medium> Table<M> {
         while !self.rebuilding.is_done() {
             self.rebuilding.want();
             match self.rebuilding.take_any() {
-                Some(taken) => self.read_tiles(taken)?,
+                Some(taken) => {
+                    self.read_tiles(taken)?;
+                }
                 // Only damaged tiles are left.
                 None if self.rebuilding.is_over() => {
                     let mut copied = Copied::default();
@@ -208,13 +210,14 @@ impl<M: Medium> Table<M> {
         }
     }
 
-    /// Reads a group of tiles for the indexes in DRAM: their rows are found afterwards.
+    /// Reads a group of tiles for the indexes in DRAM: their rows are found afterwards. Returns how
+    /// many words were gathered.
     ///
     /// # Errors
     ///
     /// When there is no memory left, or the medium met a fault. A damaged tile stays as it is: who
     /// looks for a row that an index does not lead to is told.
-    pub(crate) fn read_tiles(&self, taken: Taken<'_>) -> Result<()> {
+    pub(crate) fn read_tiles(&self, taken: Taken<'_>) -> Result<u64> {
         let set = self.indexes.load();
         let with_backlog = set.all().iter().filter_map(|index| {
             index.backlog.as_ref().map(|backlog| (&**index, backlog, backlog.gather()))
@@ -227,11 +230,12 @@ impl<M: Medium> Table<M> {
                 read => read?,
             }
         }
+        let words = of_indexes.iter().map(|(.., gathered)| gathered.len()).sum();
         for (_, backlog, gathered) in of_indexes {
             backlog.publish(gathered);
         }
         self.rebuilding.finish(taken, &damaged);
-        Ok(())
+        Ok(words)
     }
 
     /// Gathers the words of those rows of a tile that are as they were at the opening, and puts the

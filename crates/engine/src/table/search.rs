@@ -8,6 +8,7 @@ use super::layout::State;
 use super::rebuild::Copied;
 use crate::Result;
 use crate::index::backlog::Backlog;
+use crate::index::uses::Use;
 use crate::index::{Candidates, Index, Key};
 
 impl<M: Medium> Table<M> {
@@ -27,6 +28,7 @@ impl<M: Medium> Table<M> {
         key: &Key,
         mut visit: impl FnMut(RowId) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
+        index.uses.count(Use::Lookup);
         let found = self.search_in(index, key, &mut visit)?;
         // Who was found has the key, whatever index has led there.
         if found.is_some() || index.is_in_use() {

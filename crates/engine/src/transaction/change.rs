@@ -16,6 +16,7 @@ use super::statuses::Fate;
 use super::view::View;
 use super::wait::{Refused, Wanted};
 use crate::engine::Engine;
+use crate::index::uses::Use;
 use crate::index::{HeldKeys, Index, IndexSet, Key, Keyed, Member, Role};
 use crate::table::Table;
 use crate::table::ops::{Group, Head, RowPlace, copy_of, key_cells};
@@ -405,6 +406,9 @@ impl<M: Medium> Engine<M> {
             if let Err(error) = index.rows.ensure(key, row) {
                 Self::remove_words(row, &added)?;
                 return Err(error);
+            }
+            if index.role != Role::Kept {
+                index.uses.count(Use::Change);
             }
             if !was_there {
                 added.push(word);

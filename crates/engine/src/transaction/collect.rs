@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::engine::Engine;
+use crate::index::uses::Use;
 use crate::index::{IndexSet, Key};
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, State};
@@ -265,7 +266,11 @@ impl<M: Medium> OldWords<M> {
     /// Removes the words, and gives the row free.
     pub(super) fn remove(self) -> Result<()> {
         let OldWords { table, row, place, set, keys, after } = self;
-        let remove = |(index, key): &(usize, Key)| set.all()[*index].rows.remove(key, row);
+        let remove = |(index, key): &(usize, Key)| {
+            let index = &set.all()[*index];
+            index.uses.count(Use::Change);
+            index.rows.remove(key, row)
+        };
         let removed = keys.iter().try_for_each(remove);
         match after {
             After::GiveFree => table.give_free(place),

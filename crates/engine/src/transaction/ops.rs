@@ -14,6 +14,7 @@ use super::statuses::Fate;
 use super::view::View;
 use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
+use crate::index::uses::Use;
 use crate::index::{Index, IndexSet, Key, Keyed, Member, Role};
 use crate::table::Table;
 use crate::table::layout::{Claim, Pending, State};
@@ -163,6 +164,9 @@ impl<M: Medium> Engine<M> {
                     index.rows.remove(key, row)?;
                 }
                 return Err(error.into());
+            }
+            if index.role != Role::Kept {
+                index.uses.count(Use::Change);
             }
         }
         Ok(())

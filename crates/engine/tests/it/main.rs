@@ -24,6 +24,7 @@ mod snapshots;
 mod threads;
 mod transactions;
 mod upsert;
+mod uses;
 mod waits;
 
 use remanent_engine::{TableSpec, Type};

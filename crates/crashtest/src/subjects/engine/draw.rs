@@ -42,6 +42,10 @@ impl Tables {
         match self.mix {
             Mix::Online | Mix::OnlineTogether => return self.online_op(rng),
             Mix::Columns | Mix::ColumnsTogether => return self.columns_op(rng),
+            Mix::Planned if rng.below(3) == 0 => {
+                return Op::OnIndex(OnIndex::PlaceAll(rng.below(2) == 0));
+            }
+            Mix::Planned => return self.online_op(rng),
             Mix::Keyed(works) => return self.keyed_op(rng, works),
             Mix::Many => return self.many_op(rng),
             _ => {}

@@ -28,6 +28,8 @@ pub(super) enum OnIndex {
     /// It is moved to DRAM, or to the pool.
     Place(u64, bool),
     Drop(u64),
+    /// All are moved to DRAM, or to the pool, by a plan.
+    PlaceAll(bool),
 }
 
 impl OnIndex {
@@ -40,6 +42,11 @@ impl OnIndex {
             (1, _) => OnIndex::Create(number, is_dram),
             _ => OnIndex::Drop(number),
         }
+    }
+
+    /// The steps of placing all: in the order of the names. Those that are not there are none.
+    pub(super) fn each_placed(is_dram: bool) -> impl Iterator<Item = Self> {
+        [4, 1, 3, 2, 0].map(|number| OnIndex::Place(number, is_dram)).into_iter()
     }
 
     /// Does it. False if there is such an index already, or none; `None` while a transaction is
@@ -61,6 +68,13 @@ impl OnIndex {
                 database.place_index(table, NAMES[number as usize], placement(is_dram))
             }
             OnIndex::Drop(number) => database.drop_index(table, NAMES[number as usize]),
+            OnIndex::PlaceAll(is_dram) => {
+                let plan = database.plan_placement(if is_dram { 0.0 } else { 1.0 });
+                if plan.indexes.len() != database.index_uses().len() {
+                    return Ok(None);
+                }
+                database.apply_placement(&plan)
+            }
         };
         match done {
             Err(Error::Index { .. } | Error::NoSuchIndex { .. }) => Ok(Some(false)),
@@ -104,6 +118,12 @@ impl Indexes {
     pub(super) fn apply(&mut self, is_open: bool, columns: u64, op: OnIndex) -> Option<bool> {
         let Indexes(indexes) = self;
         Some(match op {
+            OnIndex::PlaceAll(is_dram) => {
+                for step in OnIndex::each_placed(is_dram) {
+                    self.apply(is_open, step);
+                }
+                true
+            }
             OnIndex::Create(UNIQUE, _) if is_open => return None,
             OnIndex::Create(OF_ADDED, _) if columns == 0 => false,
             OnIndex::Create(number, is_dram) => {

@@ -441,6 +441,12 @@ fn online() -> Vec<Scenario> {
     let raced = || Tables { keys: 3, mix: Mix::OnlineTogether, ..rows() };
     vec![
         Scenario::new(
+            "engine/online-planned",
+            "all indexes are placed by plans, beside statements; crashes between the moves",
+            Tables { keys: 3, mix: Mix::Planned, ..rows() },
+            Config { creation: false, ..few_images(alone(3, 4)) },
+        ),
+        Scenario::new(
             "engine/online",
             "indexes are made, dropped and moved beside statements and a transaction",
             tables(),

@@ -68,6 +68,8 @@ pub(super) enum Mix {
     Columns,
     /// As `OnlineTogether`; columns are added, too.
     ColumnsTogether,
+    /// By one thread; all indexes are placed by plans, too.
+    Planned,
     /// Transactions of threads that give rows keys, most of them in batches.
     Keyed(Works),
     /// One transaction at a time, whose batches are of many rows.
@@ -182,7 +184,8 @@ impl Tables {
 impl Tables {
     /// Whether indexes are made and moved.
     pub(super) fn is_online(&self) -> bool {
-        matches!(self.mix, Mix::Online | Mix::OnlineTogether) || self.has_columns()
+        let is_mix = matches!(self.mix, Mix::Online | Mix::OnlineTogether | Mix::Planned);
+        is_mix || self.has_columns()
     }
 
     /// Whether columns are added.
@@ -588,6 +591,9 @@ impl Subject for Tables {
     }
 
     fn steps(&self, op: &Op) -> Steps<Op> {
+        if let Op::OnIndex(OnIndex::PlaceAll(is_dram)) = *op {
+            return Steps::InOrder(OnIndex::each_placed(is_dram).map(Op::OnIndex).collect());
+        }
         let Op::FoldBetween(table, id, first, second) = *op else { return Steps::One };
         let update = |value| Op::Update(table, id, None, value);
         Steps::InOrder(vec![update(first), update(second)])

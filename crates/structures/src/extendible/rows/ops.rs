@@ -81,7 +81,9 @@ impl<M: Medium> Core<M> {
     /// All words of a bucket, also those that are none.
     #[inline(always)]
     pub(super) fn words(&self, bucket: Bucket) -> [Word; SLOT_COUNT] {
-        std::array::from_fn(|slot| self.word(bucket, slot as u32))
+        // Written out: `array::from_fn` is not always inlined.
+        let word = |slot| self.word(bucket, slot);
+        [word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)]
     }
 
     /// The segment of a hash.
