@@ -120,7 +120,7 @@ impl Indexes {
         Some(match op {
             OnIndex::PlaceAll(is_dram) => {
                 for step in OnIndex::each_placed(is_dram) {
-                    self.apply(is_open, step);
+                    self.apply(is_open, columns, step);
                 }
                 true
             }
