@@ -171,6 +171,8 @@ impl<M: Medium> Table<M> {
         let suspect = old.map(|old| lane.suspect(old.offset));
         // Fence: the extension, before the tile leads to it; the old one as a suspect, before
         // nothing leads to it.
+        // Redundant flush: but where the lane has taken other chunks since the old one was made;
+        // opening asks about all blocks of the last one.
         lane.fence();
         if let Err(fault) = self.heap.verify() {
             // What could not be read was copied as zeros.
@@ -180,8 +182,8 @@ impl<M: Medium> Table<M> {
         let medium = self.medium();
         // Release: after the cells; partner of the load in `extension`.
         medium.store(tile + EXTENSION, new);
-        // Flush and fence: before a row that needs it is acknowledged, and before the old one may be
-        // freed.
+        // Flush and fence: before another thread's row that needs it is acknowledged, and before the
+        // old one may be freed: the statement may be refused, and have no fence.
         medium.persist(tile + EXTENSION, WORD_LEN);
         suspect.into_iter().for_each(|suspect| lane.retire(suspect));
         Ok(self.heap.verify()?)

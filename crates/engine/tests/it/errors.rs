@@ -100,7 +100,9 @@ fn a_full_pool_refuses_and_keeps_what_it_has() {
         }
     };
     assert!(refused.is_full(), "{refused}");
-    let spec = TableSpec::new("other").column("id", Type::U32).primary_key(["id"]);
+    // More indexes than a chunk has room for, so that what is left of one is not enough.
+    let spec = TableSpec::new("other").column("id", Type::U32);
+    let spec = (0..8).fold(spec, |spec, at| spec.unique(format!("index {at}"), ["id"]));
     let number = format!("{count:015}");
     for _ in 0..3 {
         let again = table.insert(&[count.into(), number.as_str().into(), 1.into()]);
