@@ -74,15 +74,15 @@ pub use remanent_structures::RowId;
 
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
-pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec, NewForeignKey};
+pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec};
 pub use self::index::order::Order;
 pub use self::query::{
     Cells, Changes, Delete, Find, Get, KeyBound, Range, Row, Scan, Update, Upsert,
 };
 pub use self::rebuild::{Rebuild, RebuildProgress};
 pub use self::schema::{
-    COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewIndex, PRIMARY,
-    Placement, ROW_LEN_MAX, Structure, TableSpec,
+    COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewForeignKey, NewIndex,
+    PRIMARY, Placement, ROW_LEN_MAX, Structure, TableSpec,
 };
 pub use self::transaction::{
     Durability, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction,

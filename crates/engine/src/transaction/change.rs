@@ -233,8 +233,7 @@ impl<M: Medium> Engine<M> {
         cells: Option<[Group; 2]>,
     ) -> Result<()> {
         let Target { row, mut claimed, groups: old } = target;
-        let (table, place) = (claimed.table, claimed.place);
-        let is_removal = cells.is_none();
+        let (table, place, is_removal) = (claimed.table, claimed.place, cells.is_none());
         let has = [0, 1].map(|group| cells.as_ref().is_some_and(|new| new[group] != old[group]));
         let cells = cells.unwrap_or_else(|| old.clone());
         let mut waiting = statement.waiting(self);
