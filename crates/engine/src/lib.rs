@@ -80,7 +80,7 @@ pub use remanent_structures::RowId;
 
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
-pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec, NewForeignKey};
+pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec};
 pub use self::index::order::Order;
 pub use self::new_column::NewColumn;
 pub use self::placement::{IndexUse, PlacementPlan, PlannedIndex};
@@ -89,8 +89,8 @@ pub use self::query::{
 };
 pub use self::rebuild::{Rebuild, RebuildProgress};
 pub use self::schema::{
-    COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewIndex, PRIMARY,
-    Placement, ROW_LEN_MAX, Structure, TableSpec,
+    COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewForeignKey, NewIndex,
+    PRIMARY, Placement, ROW_LEN_MAX, Structure, TableSpec,
 };
 pub use self::sequence::{Sequence, SequenceSpec};
 pub use self::transaction::{

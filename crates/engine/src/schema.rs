@@ -1,6 +1,5 @@
 //! How a table is described when it is created.
 
-use crate::foreign::spec::NewForeignKey;
 use crate::index::order;
 use crate::value::Type;
 use crate::{Error, Result};
@@ -491,6 +490,39 @@ impl NewIndex {
             index: self.0.name.clone(),
             reason,
         })
+    }
+}
+
+/// Description of a foreign key for
+/// [`Database::add_foreign_key`](crate::Database::add_foreign_key), which has an example.
+#[derive(Clone, Debug)]
+pub struct NewForeignKey {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) references: String,
+    pub(crate) referenced: Vec<String>,
+}
+
+impl NewForeignKey {
+    /// A foreign key: the values of `columns` are those of `referenced` in some row of the table
+    /// `references`, unless one of them is NULL.
+    pub fn new<'c, 'r>(
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = &'c str>,
+        references: impl Into<String>,
+        referenced: impl IntoIterator<Item = &'r str>,
+    ) -> Self {
+        NewForeignKey {
+            name: name.into(),
+            columns: columns.into_iter().map(str::to_owned).collect(),
+            references: references.into(),
+            referenced: referenced.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }
 

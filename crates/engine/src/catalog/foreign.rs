@@ -13,12 +13,12 @@ use std::sync::Arc;
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::ops::too_much;
-use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, ForeignKeyEntry, TableEntry};
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, TableEntry};
 use crate::engine::{Engine, Schema};
-use crate::foreign::spec::{Described, NewForeignKey};
+use crate::foreign::spec::{Described, ForeignKeyEntry};
 use crate::foreign::{Foreign, ForeignKey};
 use crate::index::Index;
-use crate::schema::{Column, IndexSpec, TableSpec};
+use crate::schema::{Column, IndexSpec, NewForeignKey, TableSpec};
 use crate::sequence::ops::RESERVED;
 use crate::table::Table;
 use crate::{Error, Result};

@@ -13,8 +13,8 @@
 use remanent_pmem::{Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Catalog, DroppedEntry, ForeignKeyEntry, IndexEntry, TableEntry};
-use crate::foreign::spec::FOREIGN_KEYS_MAX;
+use super::{Catalog, DroppedEntry, IndexEntry, TableEntry};
+use crate::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeyEntry};
 use crate::new_column::AddedColumn;
 use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement, Structure};
 use crate::value::Type;

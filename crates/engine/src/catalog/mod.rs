@@ -14,6 +14,7 @@ pub(crate) mod recover;
 
 use remanent_pmem::Medium;
 
+use crate::foreign::spec::ForeignKeyEntry;
 use crate::index::Index;
 use crate::new_column::AddedColumn;
 use crate::schema::{Column, IndexSpec};
@@ -99,18 +100,6 @@ pub(crate) struct TableEntry {
     /// Offset of its state.
     pub(crate) state: u64,
     pub(crate) tile_rows: Option<u32>,
-}
-
-/// A foreign key of a table. It names no index, so that indexes are moved without it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ForeignKeyEntry {
-    pub(crate) name: String,
-    /// Numbers of the columns that refer.
-    pub(crate) columns: Vec<usize>,
-    /// Number of the table that is referred to.
-    pub(crate) references: u32,
-    /// Numbers of the columns that are referred to, in the order of those that refer.
-    pub(crate) referenced: Vec<usize>,
 }
 
 /// An index of a table.

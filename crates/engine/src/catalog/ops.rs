@@ -6,8 +6,9 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::{Medium, WORD_LEN};
 use remanent_structures::shared::{MemberId, Site};
 
-use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, ForeignKeyEntry, IndexEntry, TableEntry};
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, IndexEntry, TableEntry};
 use crate::engine::Engine;
+use crate::foreign::spec::ForeignKeyEntry;
 use crate::index::{Index, Rows, Words};
 use crate::schema::{IndexSpec, Placement, TableSpec};
 use crate::table::Table;

@@ -4,7 +4,8 @@ use remanent_pmem::Medium;
 
 use super::{Database, Table};
 use crate::Result;
-use crate::foreign::spec::{ForeignKeySpec, NewForeignKey};
+use crate::foreign::spec::ForeignKeySpec;
+use crate::schema::NewForeignKey;
 
 impl<M: Medium> Database<M> {
     /// Adds a foreign key to a table, while others read and change it: one durable step. A crash

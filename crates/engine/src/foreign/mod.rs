@@ -12,8 +12,7 @@ use std::sync::{Arc, Weak};
 use remanent_pmem::Medium;
 use smallvec::SmallVec;
 
-use self::spec::{ForeignKeySpec, is_of_children, is_of_parents};
-use crate::catalog::ForeignKeyEntry;
+use self::spec::{ForeignKeyEntry, ForeignKeySpec, is_of_children, is_of_parents};
 use crate::index::{Index, IndexSet, Key};
 use crate::schema::IndexSpec;
 use crate::table::Table;

@@ -1,7 +1,6 @@
 //! How foreign keys are described.
 
-use crate::catalog::ForeignKeyEntry;
-use crate::schema::{Column, IndexSpec, Structure, named};
+use crate::schema::{Column, IndexSpec, NewForeignKey, Structure, named};
 use crate::{Error, Result};
 
 /// Foreign keys of a table at the most.
@@ -21,14 +20,16 @@ pub struct ForeignKeySpec {
     pub referenced: Vec<usize>,
 }
 
-/// Description of a foreign key for
-/// [`Database::add_foreign_key`](crate::Database::add_foreign_key), which has an example.
-#[derive(Clone, Debug)]
-pub struct NewForeignKey {
-    name: String,
-    columns: Vec<String>,
-    pub(crate) references: String,
-    referenced: Vec<String>,
+/// A foreign key as the catalog has it. It names no index, so that indexes are moved without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignKeyEntry {
+    pub(crate) name: String,
+    /// Numbers of the columns that refer.
+    pub(crate) columns: Vec<usize>,
+    /// Number of the table that is referred to.
+    pub(crate) references: u32,
+    /// Numbers of the columns that are referred to, in the order of those that refer.
+    pub(crate) referenced: Vec<usize>,
 }
 
 /// A table to which a foreign key is added, or to which one refers.
@@ -40,27 +41,6 @@ pub(crate) struct Described<'t> {
 }
 
 impl NewForeignKey {
-    /// A foreign key: the values of `columns` are those of `referenced` in some row of the table
-    /// `references`, unless one of them is NULL.
-    pub fn new<'c, 'r>(
-        name: impl Into<String>,
-        columns: impl IntoIterator<Item = &'c str>,
-        references: impl Into<String>,
-        referenced: impl IntoIterator<Item = &'r str>,
-    ) -> Self {
-        NewForeignKey {
-            name: name.into(),
-            columns: columns.into_iter().map(str::to_owned).collect(),
-            references: references.into(),
-            referenced: referenced.into_iter().map(str::to_owned).collect(),
-        }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The refusal of it.
     #[cold]
     pub(crate) fn refused(&self, table: &str, reason: String) -> Error {

@@ -270,8 +270,7 @@ impl<M: Medium> Engine<M> {
         cells: Option<[Group; 2]>,
     ) -> Result<()> {
         let Target { row, mut claimed, groups: old } = target;
-        let (table, place) = (claimed.table, claimed.place);
-        let is_removal = cells.is_none();
+        let (table, place, is_removal) = (claimed.table, claimed.place, cells.is_none());
         if let Some(new) = &cells {
             // Folding finds it.
             table.make_room(place, &new[1])?;
