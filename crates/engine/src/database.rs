@@ -13,8 +13,7 @@ use remanent_structures::RowId;
 use crate::query::{Delete, Find, Get, Range, Row, Scan, Update, Upsert};
 use crate::rebuild::{Rebuild, RebuildProgress};
 use crate::root::Root;
-use crate::schema::{Column, IndexSpec, NewIndex, Placement, TableSpec};
-use crate::sequence::ops::RESERVED;
+use crate::schema::{Column, IndexSpec, NewIndex, Placement, RESERVED, TableSpec};
 use crate::table;
 use crate::transaction::{
     Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
@@ -472,8 +471,8 @@ impl<M: Medium> Table<M> {
     }
 
     /// Adds a row, and commits that: it is durable when this returns. The values are in the order
-    /// of the [columns](Table::columns) that the handle knows. One fence; each new tile takes four or
-    /// more besides, each division of a hash index's segment two, and each
+    /// of the [columns](Table::columns) that the handle knows. One fence; each new tile takes four
+    /// or more besides, each division of a hash index's segment two, and each
     /// [ordered](TableSpec::ordered) index in the pool two.
     ///
     /// # Errors

@@ -9,8 +9,8 @@ use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use remanent_structures::shared::Inspection;
 
 use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS};
+use crate::index::rebuild_cost::RebuildCost;
 use crate::index::{Dram, Index, KeyLocks};
-use crate::placement::RebuildCost;
 use crate::schema::IndexKind;
 use crate::table::Table;
 use crate::transaction::clock::Clock;

@@ -1,6 +1,7 @@
 //! Columns that are added to a table that is there.
 
 use crate::schema::{COLUMNS_MAX, Column, ROW_LEN_MAX, named};
+use crate::table::cells::Cells;
 use crate::value::{Type, Value};
 use crate::{Error, Result};
 
@@ -108,6 +109,11 @@ fn encode(column: &Column, value: Value<'_>) -> Result<Vec<u8>, String> {
 }
 
 impl AddedColumn {
+    /// Adds it to the cells of a table.
+    pub(crate) fn add_to(&self, cells: &Cells) {
+        cells.add(self.column.of_type, self.column.is_nullable, &self.default);
+    }
+
     /// Whether its default is one that [`NewColumn`] can have.
     pub(crate) fn is_valid(&self) -> bool {
         let AddedColumn { column: Column { of_type, is_nullable, .. }, default } = self;

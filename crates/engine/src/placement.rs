@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use remanent_pmem::Medium;
 
@@ -11,13 +10,10 @@ use crate::database::Database;
 use crate::engine::Engine;
 use crate::index::Index;
 use crate::index::uses::Use;
-use crate::schema::{IndexKind, Placement, Structure};
-use crate::sequence::ops::RESERVED;
+use crate::schema::{IndexKind, Placement, RESERVED, Structure};
 use crate::table::Table;
 use crate::{Error, Result};
 
-/// Rebuilding a row in an index if nothing was rebuilt in this opening: what the bench finds.
-const REBUILD_NS: f64 = 60.0;
 /// Adding or removing a word, besides finding its place: a flush, and for trees two fences.
 const FLUSH_NS: f64 = 30.0;
 const FENCE_NS: f64 = 100.0;
@@ -171,53 +167,6 @@ impl fmt::Display for PlacementPlan {
     }
 }
 
-/// Time that rebuilding has taken in this opening, and what was rebuilt.
-#[derive(Debug, Default)]
-pub(crate) struct RebuildCost {
-    read: Measured,
-    added: Measured,
-}
-
-/// Nanoseconds for so many words.
-#[derive(Debug, Default)]
-struct Measured {
-    ns: AtomicU64,
-    words: AtomicU64,
-}
-
-impl Measured {
-    fn note(&self, begin: Instant, words: u64) {
-        // Relaxed: numbers.
-        self.ns.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        self.words.fetch_add(words, Ordering::Relaxed);
-    }
-
-    /// Nanoseconds for a word; `None` if there were not enough of them.
-    fn for_one(&self) -> Option<f64> {
-        const ENOUGH: u64 = 10_000;
-        // Relaxed: numbers.
-        let words = self.words.load(Ordering::Relaxed);
-        (words >= ENOUGH).then(|| self.ns.load(Ordering::Relaxed) as f64 / words as f64)
-    }
-}
-
-impl RebuildCost {
-    /// So many words were read from the rows.
-    pub(crate) fn note_read(&self, begin: Instant, words: u64) {
-        self.read.note(begin, words);
-    }
-
-    /// So many words were added to an index.
-    pub(crate) fn note_added(&self, begin: Instant, words: u64) {
-        self.added.note(begin, words);
-    }
-
-    fn for_one(&self) -> f64 {
-        let sum = self.read.for_one().and_then(|read| Some(read + self.added.for_one()?));
-        sum.unwrap_or(REBUILD_NS)
-    }
-}
-
 impl<M: Medium> Database<M> {
     /// How each index was used since the database was opened, and how large it is. Looks at some
     /// tiles of each table.
@@ -261,9 +210,9 @@ impl<M: Medium> Database<M> {
         self.engine.plan_placement(share)
     }
 
-    /// Moves indexes to where a plan has them, one after the other in the order of their names, each
-    /// as by [`place_index`](Database::place_index): while others use them, and in a durable step
-    /// of its own. After a crash between two of them, some are moved and others not.
+    /// Moves indexes to where a plan has them, one after the other in the order of their names,
+    /// each as by [`place_index`](Database::place_index): while others use them, and in a durable
+    /// step of its own. After a crash between two of them, some are moved and others not.
     ///
     /// # Errors
     ///

@@ -12,6 +12,8 @@ pub const INDEXES_MAX: usize = 64;
 pub const NAME_LEN_MAX: usize = 128;
 /// Bytes of a row at the most.
 pub const ROW_LEN_MAX: usize = 32 << 10;
+/// What the names of tables begin with that are the database's own.
+pub(crate) const RESERVED: &str = "remanent.";
 /// Name of the index of the primary key.
 pub const PRIMARY: &str = "primary";
 

@@ -18,8 +18,7 @@ use crate::engine::{Engine, Schema};
 use crate::foreign::spec::{Described, ForeignKeyEntry};
 use crate::foreign::{Foreign, ForeignKey};
 use crate::index::Index;
-use crate::schema::{Column, IndexSpec, NewForeignKey, TableSpec};
-use crate::sequence::ops::RESERVED;
+use crate::schema::{Column, IndexSpec, NewForeignKey, RESERVED, TableSpec};
 use crate::table::Table;
 use crate::{Error, Result};
 

@@ -78,7 +78,7 @@ impl TableEntry {
     /// How its rows lie.
     pub(crate) fn format(&self) -> Format {
         let format = Format::new(&self.columns, &self.are_keys, self.tile_rows);
-        self.added.iter().for_each(|added| format.cells.add(added));
+        self.added.iter().for_each(|added| added.add_to(&format.cells));
         format
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod backlog;
 mod key;
 mod locks;
 pub(crate) mod order;
+pub(crate) mod rebuild_cost;
 mod rows;
 mod set;
 mod structure;

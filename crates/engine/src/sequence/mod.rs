@@ -1,7 +1,7 @@
 //! Sequences: numbers of which no two callers get the same one.
 
 mod block;
-pub(crate) mod ops;
+mod ops;
 mod spec;
 
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl<M: Medium> Database<M> {
     /// let database = Database::create(&pool, "shop")?;
     /// let orders = database.create_sequence(&SequenceSpec::new("orders"))?;
     /// assert_eq!((orders.next()?, orders.next()?), (1, 2));
-    /// drop((orders, database, pool)); // or be killed: the numbers of its block are not given again
+    /// drop((orders, database, pool)); // or be killed
     ///
     /// # let pool = Pool::options().open(&path)?;
     /// let database = Database::open(&pool, "shop")?;

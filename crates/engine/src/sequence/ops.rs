@@ -14,8 +14,6 @@ use crate::transaction::Snapshot;
 use crate::value::{Type, Value};
 use crate::{Error, Result};
 
-/// What the names of tables begin with that are the database's own.
-pub(crate) const RESERVED: &str = "remanent.";
 const TABLE: &str = "remanent.sequences";
 
 // Columns of the table.

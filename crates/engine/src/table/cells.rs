@@ -20,8 +20,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::new_column::AddedColumn;
-use crate::schema::COLUMNS_MAX;
 use crate::value::Type;
 
 /// The cells of one group of a row.
@@ -60,7 +58,8 @@ impl Cell {
 /// Cells of added columns in the first shelf. Each further shelf has twice as many.
 const SHELF_LEN: usize = 8;
 const SHELVES: usize = 7;
-const _: () = assert!(SHELF_LEN * ((1 << SHELVES) - 1) >= COLUMNS_MAX);
+/// Columns that can be added.
+pub(super) const ADDED_MAX: usize = SHELF_LEN * ((1 << SHELVES) - 1);
 
 /// The cells of all columns of a table. Columns are added while others read.
 #[derive(Debug)]
@@ -143,17 +142,18 @@ impl Cells {
         (0..self.added_count()).filter_map(|number| self.added_at(number))
     }
 
-    /// Adds a column. One caller at a time; a table has at most [`COLUMNS_MAX`] columns.
-    pub(crate) fn add(&self, AddedColumn { column, default }: &AddedColumn) {
+    /// Adds a column with the bytes of its default. One caller at a time, and at most [`ADDED_MAX`]
+    /// times.
+    pub(crate) fn add(&self, of_type: Type, is_nullable: bool, default: &[u8]) {
         let (number, start) = (self.added_count(), self.others_end());
-        let null = column.is_nullable.then_some(start * 8);
-        let offset = start + usize::from(column.is_nullable);
-        let cell = Cell { of_type: column.of_type, group: 1, offset, null };
+        let null = is_nullable.then_some(start * 8);
+        let offset = start + usize::from(is_nullable);
+        let cell = Cell { of_type, group: 1, offset, null };
         let shelf = (number / SHELF_LEN + 1).ilog2() as usize;
         let empty = || (0..SHELF_LEN << shelf).map(|_| OnceLock::new()).collect();
         let cells = self.added[shelf].get_or_init(empty);
         let place = &cells[number - SHELF_LEN * ((1 << shelf) - 1)];
-        let default = default.as_slice().into();
+        let default = default.into();
         place.set(AddedCell { cell, start, default }).expect("columns are added one by one");
         // Release: the cell is there; partner of the load in `added_count`.
         self.added_count.store(number + 1, Ordering::Release);
@@ -232,12 +232,12 @@ impl Cells {
 mod tests {
     use super::*;
     use crate::new_column::NewColumn;
-    use crate::schema::Column;
+    use crate::schema::{COLUMNS_MAX, Column};
     use crate::value::Value;
 
     fn add(cells: &Cells, new: &NewColumn) {
         let columns: Vec<Column> = Vec::new();
-        cells.add(&new.resolve("t", &columns).unwrap());
+        new.resolve("t", &columns).unwrap().add_to(cells);
     }
 
     fn cells() -> Cells {

@@ -182,8 +182,8 @@ impl<M: Medium> Table<M> {
         let medium = self.medium();
         // Release: after the cells; partner of the load in `extension`.
         medium.store(tile + EXTENSION, new);
-        // Flush and fence: before another thread's row that needs it is acknowledged, and before the
-        // old one may be freed: the statement may be refused, and have no fence.
+        // Flush and fence: before another thread's row that needs it is acknowledged, and before
+        // the old one may be freed: the statement may be refused, and have no fence.
         medium.persist(tile + EXTENSION, WORD_LEN);
         suspect.into_iter().for_each(|suspect| lane.retire(suspect));
         Ok(self.heap.verify()?)
@@ -248,8 +248,8 @@ impl<M: Medium> Table<M> {
         let _lock = self.lock_tile(place.tile);
         // Who has written or read them was told of damage.
         if let Ok(Some(extension)) = self.extension(place.tile) {
-            // Flush: fenced by the caller, together with the record that makes them count, or before
-            // the row's head says that they are the newest.
+            // Flush: fenced by the caller, together with the record that makes them count, or
+            // before the row's head says that they are the newest.
             self.medium().flush(extension.cells_at(place.index), extension.len);
         }
     }

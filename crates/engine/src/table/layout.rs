@@ -25,9 +25,9 @@
 
 use remanent_pmem::{LINE_LEN, WORD_LEN};
 
-use super::cells::Cell;
+use super::cells::{ADDED_MAX, Cell};
 pub(crate) use super::cells::{Cells, KeyCells};
-use crate::schema::Column;
+use crate::schema::{COLUMNS_MAX, Column};
 use crate::transaction::layout::{SLOT_COUNT, STAMP_MAX, STATEMENTS_MAX, ShortId};
 
 /// The kinds of blocks, by the upper half of their first word. The lower half has the number of the
@@ -140,6 +140,8 @@ pub(crate) const CLAIM: u64 = WORD_LEN;
 const TILE_LEN: u64 = 64 << 10;
 /// Rows that a tile has at least.
 const TILE_ROWS_MIN: u64 = 64;
+
+const _: () = assert!(ADDED_MAX >= COLUMNS_MAX);
 
 /// How the rows of a table lie in its tiles.
 #[derive(Debug)]

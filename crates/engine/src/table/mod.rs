@@ -192,7 +192,7 @@ impl<M: Medium> Table<M> {
     /// Adds a column, which the catalog has. One caller at a time.
     pub(crate) fn add_column(&self, added: &AddedColumn) {
         // Before a handle knows it.
-        self.format.cells.add(added);
+        added.add_to(&self.format.cells);
         let mut columns = self.columns.load().to_vec();
         columns.push(added.column.clone());
         self.columns.store(Arc::new(columns));

@@ -7,8 +7,8 @@
 //!              the transaction                      40  cells of the groups that it has
 //! ```
 //!
-//! If the second group has cells of added columns, the number of their bytes is at 40, and all cells
-//! come behind it.
+//! If the second group has cells of added columns, the number of their bytes is at 40, and all
+//! cells come behind it.
 //!
 //! The head of a row leads to its newest version, and each to the one before it; the last state is
 //! that in the tile. A group of cells that a version does not have is the one of the state before.

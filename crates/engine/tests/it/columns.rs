@@ -479,8 +479,8 @@ fn columns_are_added_while_threads_write_and_read() {
                 // Relaxed: a flag.
                 while !is_over.load(Ordering::Relaxed) {
                     turn += 1;
-                    // All added columns of a row have the same value, which is also that of its last
-                    // change.
+                    // All added columns of a row have the same value, which is also that of its
+                    // last change.
                     let table = shop.fresh();
                     let (number, count) = (writer + 2 * (turn % 20), table.columns().len());
                     let value = u64::from(turn % 3 * 100);

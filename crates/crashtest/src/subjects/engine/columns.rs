@@ -7,8 +7,7 @@
 use remanent_crashsim::Rng;
 use remanent_engine::{Changes, Database, Error, NewColumn, Row, Table, Type, Value};
 
-use super::rows::{M, Statement, VALUES, name};
-use super::subject::Op;
+use super::rows::{M, VALUES, name};
 
 /// Columns that are added at the most.
 const COLUMNS: u64 = 3;
@@ -83,30 +82,10 @@ pub(super) fn inserted(number: u64) -> u64 {
     changed(0, number)
 }
 
-/// Number of added columns that an operation needs. Without them it does nothing.
-pub(super) fn needed(op: &Op) -> u64 {
-    let of_number = |number: u64| {
-        let set = choices(number).filter(|(_, choice)| *choice != LEAVE);
-        set.last().map_or(0, |(column, _)| column as u64 + 1)
-    };
-    let of_statement = |statement: &Statement| match *statement {
-        Statement::Insert(.., number)
-        | Statement::Update(.., number)
-        | Statement::Upsert(.., number) => of_number(number),
-        Statement::Delete(_) => 0,
-    };
-    match op {
-        Op::Insert(.., number)
-        | Op::Update(.., number)
-        | Op::UpdateBehind(.., number)
-        | Op::Upsert(.., number) => of_number(*number),
-        Op::FoldBetween(.., first, second) => of_number(*first).max(of_number(*second)),
-        Op::Within(statement) | Op::CommitWith(statement) => of_statement(statement),
-        Op::Batch(statements) | Op::AtCommit(statements, _) => {
-            statements.iter().map(of_statement).max().unwrap_or(0)
-        }
-        _ => 0,
-    }
+/// Number of added columns that a statement with this number needs.
+pub(super) fn needed(number: u64) -> u64 {
+    let set = choices(number).filter(|(_, choice)| *choice != LEAVE);
+    set.last().map_or(0, |(column, _)| column as u64 + 1)
 }
 
 /// Number of columns that were added to a table.
@@ -121,9 +100,8 @@ pub(super) fn add_to_model(count: &mut u64) -> bool {
     is_possible
 }
 
-/// Whether the first table has not all the columns that an operation needs.
-pub(super) fn are_missing(database: &Database<M>, op: &Op) -> bool {
-    let needed = needed(op);
+/// Whether the first table has fewer added columns than are needed.
+pub(super) fn are_missing(database: &Database<M>, needed: u64) -> bool {
     needed > 0 && database.table(&name(0)).is_ok_and(|table| needed > count(&table))
 }
 

@@ -32,7 +32,7 @@ impl State {
 
     /// Executes an operation.
     pub(super) fn apply(&mut self, op: &Op) -> Answer<Rows> {
-        if columns::needed(op) > self.columns {
+        if needed_columns(op) > self.columns {
             return Answer::None;
         }
         if let Op::AddColumn = op {
@@ -469,5 +469,27 @@ impl Open {
     pub(super) fn overtake(&mut self, before: &Rows, after: &Rows) {
         let changed = before.iter().filter(|(id, row)| after.get(id) != Some(row));
         self.overtaken.extend(changed.map(|(id, _)| *id));
+    }
+}
+
+/// Number of added columns that an operation needs. Without them it does nothing.
+pub(super) fn needed_columns(op: &Op) -> u64 {
+    let of_statement = |statement: &Statement| match *statement {
+        Statement::Insert(.., number)
+        | Statement::Update(.., number)
+        | Statement::Upsert(.., number) => columns::needed(number),
+        Statement::Delete(_) => 0,
+    };
+    match op {
+        Op::Insert(.., number)
+        | Op::Update(.., number)
+        | Op::UpdateBehind(.., number)
+        | Op::Upsert(.., number) => columns::needed(*number),
+        Op::FoldBetween(.., first, second) => columns::needed(*first).max(columns::needed(*second)),
+        Op::Within(statement) | Op::CommitWith(statement) => of_statement(statement),
+        Op::Batch(statements) | Op::AtCommit(statements, _) => {
+            statements.iter().map(of_statement).max().unwrap_or(0)
+        }
+        _ => 0,
     }
 }

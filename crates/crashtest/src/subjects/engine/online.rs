@@ -113,8 +113,8 @@ pub(super) fn spec(name: String, tile_rows: u32) -> TableSpec {
 pub(super) struct Indexes(BTreeMap<u64, bool>);
 
 impl Indexes {
-    /// What an operation makes of them, while a transaction is open or not, and with so many columns
-    /// that were added.
+    /// What an operation makes of them, while a transaction is open or not, and with so many
+    /// columns that were added.
     pub(super) fn apply(&mut self, is_open: bool, columns: u64, op: OnIndex) -> Option<bool> {
         let Indexes(indexes) = self;
         Some(match op {

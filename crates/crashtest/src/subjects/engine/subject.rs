@@ -10,7 +10,7 @@ use remanent_engine::{
 };
 use remanent_pmem::{Error as PoolError, Medium};
 
-use super::model::{Open as OpenModel, State};
+use super::model::{Open as OpenModel, State, needed_columns};
 use super::online::{Indexes, OnIndex};
 use super::rows::{Keyed, M, Rows, Statement, VALUES, code, name, row_of, values};
 use super::unique::{Work, Works};
@@ -520,7 +520,7 @@ impl Subject for Tables {
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Rows> {
         let database = &open.object;
-        if self.has_columns() && columns::are_missing(database, op) {
+        if self.has_columns() && columns::are_missing(database, needed_columns(op)) {
             return Answer::None;
         }
         match *op {
