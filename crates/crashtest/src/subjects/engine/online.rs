@@ -180,7 +180,7 @@ pub(super) fn visit_all<M: Medium>(
     let mut failed = None;
     if index == "by_pair" {
         let all = (Bound::Unbounded, Bound::Unbounded);
-        ordered::range(table, moment, (index, 2), all, Order::Descending, |_| {
+        ordered::range(table, moment, (index, &[2, 1]), all, Order::Descending, |_| {
             ControlFlow::Continue(())
         })?;
         failed = table.prepare_range(index)?.run(moment, all, Order::Ascending, visit)?;

@@ -10,26 +10,28 @@ pub(super) fn wrong(what: &str, found: impl std::fmt::Debug) -> Error {
     Error::NoSuchColumn { table: what.to_owned(), column: format!("{found:?}") }
 }
 
-/// Passes the rows of a range to `visit`. They have to come in the order of the index's first
-/// column, and rows with the same value there in the order of their numbers.
+/// Passes the rows of a range to `visit`. They have to come in the order of the index's columns, and
+/// rows with the same values there in the order of their numbers.
 pub(super) fn range<M: Medium>(
     table: &Table<M>,
     moment: &impl Moment<M>,
-    (index, column): (&str, usize),
+    (index, columns): (&str, &[usize]),
     bounds: (KeyBound<'_>, KeyBound<'_>),
     order: Order,
     mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<Error>,
 ) -> Result<(), Error> {
-    let mut last: Option<(Vec<u8>, RowId)> = None;
+    let mut last: Option<(Vec<Vec<u8>>, RowId)> = None;
     let failed = table.prepare_range(index)?.run(moment, bounds, order, |row| {
-        let bytes = match row.value(column) {
-            Ok(Value::Null) => Vec::new(),
-            Ok(Value::Uint(number)) => number.to_be_bytes().to_vec(),
-            Ok(Value::Text(text)) => text.as_bytes().to_vec(),
-            Ok(other) => return ControlFlow::Break(wrong("no value of these tables", other)),
+        let bytes = columns.iter().map(|&column| match row.value(column)? {
+            Value::Null => Ok(Vec::new()),
+            Value::Uint(number) => Ok(number.to_be_bytes().to_vec()),
+            Value::Text(text) => Ok(text.as_bytes().to_vec()),
+            other => Err(wrong("no value of these tables", other)),
+        });
+        let next = match bytes.collect::<Result<_, Error>>() {
+            Ok(key) => (key, row.id()),
             Err(error) => return ControlFlow::Break(error),
         };
-        let next = (bytes, row.id());
         let is_in_order = last.as_ref().is_none_or(|last| match order {
             Order::Ascending => *last < next,
             Order::Descending => *last > next,

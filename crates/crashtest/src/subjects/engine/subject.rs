@@ -372,7 +372,7 @@ fn require_ordered(
             let all = (Bound::Unbounded, Bound::Unbounded);
             let mut found = Rows::new();
             let visit = |row: &Row<'_, M>| collect(&mut found, row);
-            ordered::range(table, moment, (index, column), all, order, visit)?;
+            ordered::range(table, moment, (index, &[column]), all, order, visit)?;
             if found != *expected {
                 return Err(ordered::wrong(index, found));
             }
@@ -410,7 +410,7 @@ fn range_of_values(
     let bounds = (Bound::Included(&least[..]), Bound::Included(&greatest[..]));
     let mut found = Rows::new();
     let visit = |row: &Row<'_, M>| collect(&mut found, row);
-    ordered::range(&table, &database.snapshot(), ("by_value", 2), bounds, order, visit)?;
+    ordered::range(&table, &database.snapshot(), ("by_value", &[2]), bounds, order, visit)?;
     Ok(found)
 }
 
