@@ -10,8 +10,8 @@ pub(super) fn wrong(what: &str, found: impl std::fmt::Debug) -> Error {
     Error::NoSuchColumn { table: what.to_owned(), column: format!("{found:?}") }
 }
 
-/// Passes the rows of a range to `visit`. They have to come in the order of the index's columns, and
-/// rows with the same values there in the order of their numbers.
+/// Passes the rows of a range to `visit`. They have to come in the order of the index's columns,
+/// and rows with the same values there in the order of their numbers.
 pub(super) fn range<M: Medium>(
     table: &Table<M>,
     moment: &impl Moment<M>,
