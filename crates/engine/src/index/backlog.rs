@@ -6,8 +6,8 @@
 //! the result is a *run*. When all tiles are read, the second step adds all words of one partition
 //! after those of the other, whose buckets the processor's caches hold meanwhile.
 //!
-//! Between the steps, a key is looked for in its partition of each run, which takes some
-//! microseconds. Who does that now and then adds the partition to the index: so a partition that is
+//! Between the steps, a key is looked for in its partition of each run. Who does that now and then
+//! adds the partition to the index: so a partition that is
 //! wanted often is soon there, and one that nobody wants costs nothing.
 
 use std::sync::Arc;

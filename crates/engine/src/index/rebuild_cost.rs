@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Rebuilding a row in an index if nothing was rebuilt in this opening: what the bench finds.
+/// Rebuilding a row in an index if nothing was rebuilt in this opening: what is aimed at.
 const REBUILD_NS: f64 = 60.0;
 
 /// Time that rebuilding has taken in this opening, and what was rebuilt.
