@@ -371,7 +371,8 @@ mod tests {
         assert_eq!(CatalogBlock::read(medium, at), Ok(catalog()));
         for word in (at..at + block.len()).step_by(8) {
             let before = medium.load(word);
-            medium.store(word, before ^ 1 << 17);
+            // Its first byte: the last word may be cut off.
+            medium.store(word, before ^ 1 << 1);
             assert!(CatalogBlock::read(medium, at).is_err(), "{:#x}", word - at);
             medium.store(word, before);
         }
