@@ -33,10 +33,9 @@ pub struct Sequence<M: Medium = Mapped> {
 }
 
 impl<M: Medium> Sequence<M> {
-    fn open(engine: &Arc<Root<M>>, name: &str) -> Result<Self> {
-        let update = ops::find(engine, name)?;
+    fn of(engine: &Arc<Root<M>>, name: &str, update: Update<M>) -> Self {
         let (engine, reserved) = (Arc::clone(engine), PauseMutex::new(Vec::new()));
-        Ok(Sequence { engine, name: name.to_owned(), update, reserved })
+        Sequence { engine, name: name.to_owned(), update, reserved }
     }
 
     /// Its name.
@@ -139,8 +138,9 @@ impl<M: Medium> Database<M> {
     /// [`Error::Sequence`](crate::Error::Sequence) when the description is wrong, or a sequence of
     /// this name is there. When the pool is full, or the medium met a fault.
     pub fn create_sequence(&self, spec: &SequenceSpec) -> Result<Sequence<M>> {
-        ops::create(self.engine(), spec)?;
-        Sequence::open(self.engine(), &spec.name)
+        // Another thread may drop it at once, and the handle is one all the same.
+        let update = ops::create(self.engine(), spec)?;
+        Ok(Sequence::of(self.engine(), &spec.name, update))
     }
 
     /// A handle to the sequence of this name.
@@ -149,7 +149,7 @@ impl<M: Medium> Database<M> {
     ///
     /// When there is none, its row is damaged, or the medium met a fault.
     pub fn sequence(&self, name: &str) -> Result<Sequence<M>> {
-        Sequence::open(self.engine(), name)
+        Ok(Sequence::of(self.engine(), name, ops::find(self.engine(), name)?))
     }
 
     /// Drops a sequence: one durable step. Handles to it give out what they have reserved. One

@@ -65,8 +65,8 @@ pub(super) fn until_free<M: Medium, R>(
     }
 }
 
-/// Makes a sequence.
-pub(super) fn create<M: Medium>(engine: &Arc<Root<M>>, spec: &SequenceSpec) -> Result<()> {
+/// Makes a sequence. Returns what changes its row.
+pub(super) fn create<M: Medium>(engine: &Arc<Root<M>>, spec: &SequenceSpec) -> Result<Update<M>> {
     spec.require_right()?;
     let (table, bounds) = (made_table(engine)?, spec.bounds());
     let values = [
@@ -81,7 +81,7 @@ pub(super) fn create<M: Medium>(engine: &Arc<Root<M>>, spec: &SequenceSpec) -> R
     let insert =
         || engine.alone(|statement| engine.insert(statement, &table, values.len(), &values));
     match until_free(engine, insert) {
-        Ok(_) => Ok(()),
+        Ok(_) => Update::new(engine, &table, PRIMARY),
         Err(Error::Unique { .. }) => {
             let reason = "a sequence of this name is there".to_owned();
             Err(Error::Sequence { sequence: spec.name.clone(), reason })

@@ -133,6 +133,9 @@ impl Cells {
 
     #[cold]
     fn added_at(&self, number: usize) -> Option<&AddedCell> {
+        if number >= self.added_count() {
+            return None;
+        }
         let shelf = (number / SHELF_LEN + 1).ilog2() as usize;
         let cells = self.added.get(shelf)?.get()?;
         cells.get(number - SHELF_LEN * ((1 << shelf) - 1))?.get()
