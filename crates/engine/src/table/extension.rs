@@ -109,11 +109,11 @@ impl<M: Medium> Table<M> {
     }
 
     /// Appends the cells of added columns to the second group of a row, as far as they are no
-    /// defaults.
+    /// defaults. The caller has a pin or a lane, so that the extension is not freed; or nobody else
+    /// is there. Not a pin of its own: where there are many threads, each pin is a lane, and who
+    /// waits for a second one may wait for ever.
     #[cold]
     pub(super) fn read_added(&self, place: RowPlace, others: &mut Group) -> Result<()> {
-        // The extension is not freed.
-        let _pin = self.heap.pin();
         let Some(extension) = self.extension(place.tile)? else { return Ok(()) };
         let made = others.len();
         others.resize(made + extension.len as usize, 0);

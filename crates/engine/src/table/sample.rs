@@ -43,6 +43,7 @@ impl<M: Medium> Table<M> {
     /// How long it takes to look for a key in an index, in nanoseconds; `None` if no row has one.
     pub(crate) fn measure_lookup_ns(&self, index: &Index<M>) -> Option<f64> {
         let key_of = |tile| {
+            let _pin = self.heap.pin();
             let place = self.rows_there(tile).next()?;
             let groups = self.key_groups_in_tile(place, index.needs_others).ok()?;
             index.key_of(&self.format, key_cells(&groups))

@@ -255,6 +255,7 @@ impl<M: Medium> Engine<M> {
         place: RowPlace,
         view: View,
     ) -> Result<Option<[Group; 2]>> {
+        let _pin = self.heap.pin();
         let Some(seen) = table.seen(row, place, view)? else { return Ok(None) };
         let groups = [table.group_of(place, seen, 0)?, table.group_of(place, seen, 1)?];
         self.heap.verify()?;
