@@ -69,9 +69,11 @@ fn explore(subject: &Subject) -> Result<(), Failed> {
     let (mut images, mut sites) = (0, BTreeSet::new());
     for scenario in (subject.scenarios)() {
         let config = Config { seeds: 0..scenario.weight, ..scenario.config.clone() };
+        let start = Instant::now();
         let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
         ensure(report.is_clean(), || format!("{}: {report}", scenario.name))?;
         ensure(report.images > 0, || format!("{} explored nothing", scenario.name))?;
+        println!("{} took {} ms", scenario.name, start.elapsed().as_millis());
         let missed = scenario.missed(&report);
         ensure(missed.is_empty(), || format!("{} never reached: {missed:?}", scenario.name))?;
         images += report.images;

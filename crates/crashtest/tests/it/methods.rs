@@ -225,6 +225,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Vector::is_empty", COUNTS),
     ("Vector::open_or_create", COMBINES),
     ("Step::is_empty", COUNTS),
+    ("Sequence::name", TELLS),
     ("Table::columns", TELLS),
     ("Table::name", TELLS),
     ("Table::placement", TELLS),
