@@ -14,16 +14,18 @@ impl<M: Medium> Database<M> {
     /// without a value for the column. Returns a handle that knows the column.
     ///
     /// Other handles, and statements that were prepared by them, go on with the columns that they
-    /// know: they insert as many values as before, and the rest are defaults. Columns cannot be
-    /// renamed or dropped.
+    /// know: they insert as many values as before, and the rest are defaults. Only who names a column
+    /// by its number reaches a newer one with them. Columns cannot be renamed or dropped.
     ///
     /// The cells of added columns lie beside the tiles of about a thousand rows that have the
     /// others. A tile takes room for them when one of its rows is first given something else than
     /// the defaults, and more room when that happens to a column that was added later: its cells
-    /// are copied then. Until then, added columns take no space. A row with cells of added columns
-    /// costs two lines more to read, and one or two to write, but no fence.
+    /// are copied then; statements that write such cells of the tile wait meanwhile. Until then,
+    /// added columns take no space. A row with cells of added columns costs up to three lines more
+    /// to read, and one or two to write, but no fence.
     ///
-    /// Two fences, and those for blocks. Waits for who makes or moves an index.
+    /// Two fences, and those for blocks. Waits for who makes or moves an index, or changes the
+    /// schema in another way. Statements do not wait.
     ///
     /// ```
     /// use remanent_engine::{Database, NewColumn, TableSpec, Type};

@@ -173,9 +173,9 @@ impl Cells {
         self.added().next_back().map_or(self.others_len, AddedCell::end)
     }
 
-    /// Whether a second group may end here: behind some column.
-    pub(super) fn is_end(&self, end: usize) -> bool {
-        self.added().any(|added| added.end() == end)
+    /// Whether the cells of added columns may have so many bytes: if they end behind some column.
+    pub(super) fn is_end_of_added(&self, len: u64) -> bool {
+        self.added().any(|added| (added.end() - self.others_len) as u64 == len)
     }
 
     /// Appends the defaults of added columns to a second group that ends before `end`.

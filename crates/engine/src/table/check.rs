@@ -37,7 +37,7 @@ impl<M: Medium> Table<M> {
                 found.violations.push(Violation::new(head, what));
             }
             let pending = self.claim(place).as_pending();
-            let newest = self.check_versions(row, committed, pending, &mut found);
+            let newest = self.check_versions((row, place), committed, pending, &mut found);
             match newest.and_then(|()| self.seen(row, place, View::NEWEST)) {
                 Ok(None) => {}
                 Ok(Some(seen)) => self.check_keys(row, place, seen, true, &mut found)?,
@@ -110,10 +110,11 @@ impl<M: Medium> Table<M> {
         Ok(())
     }
 
-    /// Says which versions the head of a row leads to.
+    /// Says which versions the head of a row leads to. Its tile has to have room for what they have
+    /// of added columns.
     fn check_versions(
         &self,
-        row: RowId,
+        (row, place): (RowId, RowPlace),
         committed: Committed,
         pending: Option<Pending>,
         found: &mut Inspection,
@@ -126,6 +127,13 @@ impl<M: Medium> Table<M> {
         for newest in [committed, pending.map_or(0, |pending| pending.version)] {
             if newest != 0 {
                 let chain = self.chain(self.version_of(newest, row, NEWEST)?)?;
+                if let Some(version) = chain.iter().max_by_key(|version| version.added_len)
+                    && version.added_len > 0
+                    && version.added_len > self.room_of_added(place.tile)?
+                {
+                    let what = "a version has cells for which the tile of its row has no room";
+                    found.violations.push(Violation::new(version.offset, what));
+                }
                 versions.extend(chain.iter().map(|version| version.offset));
             }
         }
@@ -162,7 +170,7 @@ impl<M: Medium> Table<M> {
                 continue;
             }
             match self.extension_to_check(at) {
-                Ok(Some(extension)) => reach(extension, Kind::Extension, tile),
+                Ok(Some(extension)) => reach(extension.offset, Kind::Extension, tile),
                 Ok(None) => {}
                 Err(error) => damage.push(error),
             }

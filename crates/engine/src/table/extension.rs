@@ -3,7 +3,8 @@
 //! ```text
 //! extension   0  tag, number of the table             64  for each row of the tile: its cells of
 //!             8  number of the tile                       added columns, filled up with zeros to a
-//!            16  bytes of a row's cells                   multiple of 8 bytes
+//!            16  bytes of a row's cells; in the           multiple of 8 bytes
+//!                upper half, their complement
 //! ```
 //!
 //! A tile has no extension until one of its rows is to have something else than the defaults. It is
@@ -28,7 +29,7 @@ use super::layout::{EXTENSION, Kind, NUMBER};
 use super::ops::RowPlace;
 use crate::Result;
 
-/// In an extension: bytes of a row's cells.
+/// In an extension: bytes of a row's cells, and their complement.
 const LEN: u64 = 2 * WORD_LEN;
 const HEAD_LEN: u64 = LINE_LEN;
 
@@ -55,6 +56,12 @@ pub(super) struct Extension {
     pub(super) offset: u64,
     /// Bytes of a row's cells.
     pub(super) len: u64,
+}
+
+/// The word that says how many bytes a row's cells have. If it were believed as it is, one bit that
+/// changes would shift the cells of all rows of a tile.
+fn len_word(len: u64) -> u64 {
+    u64::from(!(len as u32)) << 32 | len
 }
 
 impl Extension {
@@ -93,14 +100,22 @@ impl<M: Medium> Table<M> {
             && medium.load(offset) == Kind::Extension.tag(self.number)
             && medium.load(offset + NUMBER) == medium.load(tile + NUMBER)
         {
-            let extension = Extension { offset, len: medium.load(offset + LEN) };
-            if (1..=self.added_len()).contains(&extension.len)
+            let word = medium.load(offset + LEN);
+            let extension = Extension { offset, len: u64::from(word as u32) };
+            if word == len_word(extension.len)
+                && (1..=self.added_len()).contains(&extension.len)
                 && is_inside(HEAD_LEN + self.format.rows * extension.stride())
             {
                 return Ok(Some(extension));
             }
         }
         Err(self.damaged(tile + EXTENSION, "a tile leads to no extension of it"))
+    }
+
+    /// Whether a tile has an extension. One that it gets meanwhile has the defaults in a row that
+    /// needs no room.
+    fn has_extension(&self, tile: u64) -> bool {
+        self.medium().load(tile + EXTENSION) != 0
     }
 
     /// Bytes of the cells of all added columns.
@@ -140,13 +155,15 @@ impl<M: Medium> Table<M> {
     #[cold]
     fn require_extension(&self, tile: u64, others_len: usize) -> Result<()> {
         let len = others_len.saturating_sub(self.format.cells.others_len()) as u64;
-        let has_room = |extension: Extension| extension.len >= len;
+        if len == 0 {
+            return Ok(());
+        }
         let found = {
             // With the lock: the word that leads to it is durable.
             let _lock = self.lock_tile(tile);
             self.extension(tile)?
         };
-        if len == 0 || found.is_some_and(has_room) {
+        if found.is_some_and(|extension| extension.len >= len) {
             return Ok(());
         }
         match self.extend_tile(tile, len) {
@@ -201,7 +218,8 @@ impl<M: Medium> Table<M> {
         let (made, end) = (format.cells.others_len(), format.cells.others_end());
         let mut new = Extension { offset: 0, len: (end - made) as u64 };
         let mut bytes = vec![0; new.cells_at(format.rows) as usize];
-        let head = [Kind::Extension.tag(self.number), medium.load(tile + NUMBER), new.len];
+        let head =
+            [Kind::Extension.tag(self.number), medium.load(tile + NUMBER), len_word(new.len)];
         for (at, word) in bytes.chunks_exact_mut(WORD_LEN as usize).zip(head) {
             at.copy_from_slice(&word.to_le_bytes());
         }
@@ -226,8 +244,11 @@ impl<M: Medium> Table<M> {
     /// extension: a row that was there before may have left others.
     #[cold]
     pub(super) fn write_added(&self, place: RowPlace, others: &[u8]) -> Result<()> {
-        let _lock = self.lock_tile(place.tile);
         let made = self.format.cells.others_len();
+        if others.len() <= made && !self.has_extension(place.tile) {
+            return Ok(());
+        }
+        let _lock = self.lock_tile(place.tile);
         let extension = self.extension(place.tile)?;
         let has_room = made + extension.map_or(0, |extension| extension.len as usize);
         if others.len() > has_room {
@@ -245,6 +266,9 @@ impl<M: Medium> Table<M> {
     /// Flushes the cells of added columns of a row, if its tile has an extension.
     #[cold]
     pub(super) fn flush_added(&self, place: RowPlace) {
+        if !self.has_extension(place.tile) {
+            return;
+        }
         let _lock = self.lock_tile(place.tile);
         // Who has written or read them was told of damage.
         if let Ok(Some(extension)) = self.extension(place.tile) {
@@ -254,19 +278,27 @@ impl<M: Medium> Table<M> {
         }
     }
 
+    /// Bytes of a row's cells of added columns for which a tile has room.
+    pub(super) fn room_of_added(&self, tile: u64) -> Result<u64> {
+        let _pin = self.heap.pin();
+        Ok(self.extension(tile)?.map_or(0, |extension| extension.len))
+    }
+
     /// Refuses a tile that leads to something that is no extension.
     pub(crate) fn check_extension(&self, tile: u64) -> Result<()> {
         self.extension_to_check(tile).map(drop)
     }
 
-    /// Offset of the extension of a tile, if it has one: it ends behind some column.
-    pub(super) fn extension_to_check(&self, tile: u64) -> Result<Option<u64>> {
+    /// The extension of a tile, if it has one: it ends behind some column.
+    pub(super) fn extension_to_check(&self, tile: u64) -> Result<Option<Extension>> {
         let _pin = self.heap.pin();
-        let Some(Extension { offset, len }) = self.extension(tile)? else { return Ok(None) };
-        let cells = &self.format.cells;
-        match cells.is_end(cells.others_len() + len as usize) {
-            true => Ok(Some(offset)),
-            false => Err(self.damaged(offset + LEN, "an extension of a tile ends within a cell")),
+        let Some(extension) = self.extension(tile)? else { return Ok(None) };
+        match self.format.cells.is_end_of_added(extension.len) {
+            true => Ok(Some(extension)),
+            false => {
+                let what = "an extension of a tile ends within a cell";
+                Err(self.damaged(extension.offset + LEN, what))
+            }
         }
     }
 }

@@ -18,6 +18,15 @@ impl<M: Medium> Table<M> {
         !index.is_rebuilt || (self.rebuilding.is_done() && index.has_all_read())
     }
 
+    /// Whether a row that was found by a key has lost it for good since: its word is gone, and
+    /// another row may lie in its place by now, whose cells are not written yet. The caller has the
+    /// key's lock, so that no row is getting the key.
+    #[cold]
+    pub(crate) fn has_left(&self, index: &Index<M>, key: &Key, row: RowId) -> Result<bool> {
+        let has_all = self.has_all_rows(index);
+        Ok(has_all && !index.has(key, row)? && index.is_in_use())
+    }
+
     /// Calls `visit` with the rows that may have a key in an index until it returns something:
     /// those that the index leads to, and if it is not rebuilt yet, others. Some are visited twice.
     /// If the index was moved, the other one is read; none, if it was dropped.

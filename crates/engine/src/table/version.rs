@@ -199,14 +199,15 @@ impl<M: Medium> Table<M> {
         let medium = self.medium();
         let is_inside = |len: u64| offset.checked_add(len).is_some_and(|end| end <= medium.len());
         if !offset.is_multiple_of(WORD_LEN)
-            || !is_inside(CELLS)
+            || !is_inside(CELLS + WORD_LEN)
             || medium.load(offset) != Kind::Version.tag(self.number)
         {
             return None;
         }
         let word = medium.load(offset + ROW);
-        let added_len = if word & HAS_ADDED != 0 { medium.load(offset + CELLS) } else { 0 };
-        if added_len > self.format.cells.others_end() as u64 {
+        let has_added = word & HAS_ADDED != 0;
+        let added_len = if has_added { medium.load(offset + CELLS) } else { 0 };
+        if has_added && !self.format.cells.is_end_of_added(added_len) {
             return None;
         }
         let version = Version {

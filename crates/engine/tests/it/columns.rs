@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -465,38 +466,44 @@ fn a_dropped_table_gives_its_extensions_back() {
     assert!(chunks[3] <= chunks[1] + 2, "{chunks:?}");
 }
 
+/// Changes rows of its own, and inserts and removes another one, until all columns are added.
+/// Returns what it has set last in each row: in how many columns, and to what.
+fn write(shop: &Shop, writer: u32, is_over: &AtomicBool) -> BTreeMap<u32, (usize, u64)> {
+    let mut acknowledged = BTreeMap::new();
+    for turn in 1u32.. {
+        // Relaxed: a flag.
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let table = shop.fresh();
+        let (number, count) = (writer + 2 * (turn % 20), table.columns().len());
+        let value = u64::from(turn % 3 * 100);
+        let update = table.prepare_update("primary").unwrap();
+        let set = |number: u32| {
+            let done = update.run(&[number.into()], |_, row| {
+                (2..count).try_for_each(|column| row.set(column, value))
+            });
+            assert_eq!(done.unwrap(), Some(()), "row {number}");
+        };
+        set(number);
+        acknowledged.insert(number, (count, value));
+        let extra = 1_000 + writer;
+        shop.items.insert(&[extra.into(), "extra".into()]).unwrap();
+        set(extra);
+        assert!(table.prepare_delete("primary").unwrap().run(&[extra.into()]).unwrap());
+    }
+    acknowledged
+}
+
 #[test]
 fn columns_are_added_while_threads_write_and_read() {
-    const COLUMNS: u32 = 12;
+    const COLUMNS: usize = 12;
     let shop = shop();
     shop.insert_old(0..40);
     let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for writer in 0..2u32 {
-            let (shop, is_over) = (&shop, &is_over);
-            scope.spawn(move || {
-                let mut turn = 0u32;
-                // Relaxed: a flag.
-                while !is_over.load(Ordering::Relaxed) {
-                    turn += 1;
-                    // All added columns of a row have the same value, which is also that of its
-                    // last change.
-                    let table = shop.fresh();
-                    let (number, count) = (writer + 2 * (turn % 20), table.columns().len());
-                    let value = u64::from(turn % 3 * 100);
-                    let update = table.prepare_update("primary").unwrap();
-                    let set = |row: &mut remanent_engine::Changes<'_>| {
-                        (2..count).try_for_each(|column| row.set(column, value))
-                    };
-                    update.run(&[number.into()], |_, row| set(row)).unwrap();
-                    let extra = 1_000 + writer;
-                    shop.items.insert(&[extra.into(), "extra".into()]).unwrap();
-                    update.run(&[extra.into()], |_, row| set(row)).unwrap();
-                    assert!(table.prepare_delete("primary").unwrap().run(&[extra.into()]).unwrap());
-                }
-            });
-        }
+    let acknowledged = thread::scope(|scope| {
         let (shop, is_over) = (&shop, &is_over);
+        let writers = [0, 1].map(|writer| scope.spawn(move || write(shop, writer, is_over)));
         scope.spawn(move || {
             // Relaxed: a flag.
             while !is_over.load(Ordering::Relaxed) {
@@ -519,14 +526,61 @@ fn columns_are_added_while_threads_write_and_read() {
         }
         // Relaxed: a flag.
         is_over.store(true, Ordering::Relaxed);
+        writers.map(|writer| writer.join().unwrap()).into_iter().flatten().collect()
     });
-    shop.check();
-    assert_eq!(shop.fresh().columns().len(), 2 + COLUMNS as usize);
-    let before: Vec<_> = (0..COLUMNS).map(|column| shop.now(&format!("c{column}"))).collect();
+    let acknowledged: BTreeMap<u32, (usize, u64)> = acknowledged;
+    let compare = |shop: &Shop| {
+        shop.check();
+        for column in 0..COLUMNS {
+            let mut expected = but(0..40, "0", &[]);
+            for (number, (count, value)) in &acknowledged {
+                let value = if column + 2 < *count { *value } else { 0 };
+                expected.insert(*number, value.to_string());
+            }
+            assert_eq!(shop.now(&format!("c{column}")), expected, "c{column}");
+        }
+    };
+    compare(&shop);
     let shop = shop.reopened();
+    compare(&shop);
     shop.database.collect().unwrap();
-    let after: Vec<_> = (0..COLUMNS).map(|column| shop.now(&format!("c{column}"))).collect();
-    assert_eq!(before, after);
+    compare(&shop);
+}
+
+#[test]
+fn more_threads_read_added_columns_than_can_pin_at_once() {
+    const THREADS: u32 = 200;
+    let shop = shop();
+    shop.insert_old(0..50);
+    shop.add(&stock());
+    shop.set("stock", 3, &[7]);
+    shop.database.collect().unwrap();
+    let all_here = Barrier::new(THREADS as usize);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (shop, all_here) = (&shop, &all_here);
+            scope.spawn(move || {
+                let table = shop.fresh();
+                let get = table.prepare_get("primary").unwrap();
+                let update = table.prepare_update("primary").unwrap();
+                let find = |number: u32| {
+                    let now = shop.database.snapshot();
+                    get.run(&now, &[number.into()], |row| row.get::<u16>(2)).unwrap()
+                };
+                // Each thread has its place among those that pin before the others come.
+                find(7);
+                all_here.wait();
+                for number in 0..50 {
+                    assert_eq!(find(number), Some(if number == 7 { 3 } else { 10 }));
+                }
+                all_here.wait();
+                match update.run(&[(thread % 50).into()], |_, row| row.set(2, 4)) {
+                    Ok(Some(())) | Err(Error::Conflict { .. }) => {}
+                    other => panic!("{other:?}"),
+                }
+            });
+        }
+    });
     shop.check();
 }
 
@@ -536,6 +590,71 @@ fn extension_words(pool: &Pool) -> Vec<u64> {
     let medium = pool.medium();
     let tiles = (0..medium.len()).step_by(32).filter(|at| medium.load(*at) >> 32 == TILE);
     tiles.map(|at| at + 16).filter(|at| medium.load(*at) != 0).collect()
+}
+
+/// What an extension says if a row has so many bytes of cells there.
+fn len_word(len: u32) -> u64 {
+    u64::from(!len) << 32 | u64::from(len)
+}
+
+#[test]
+fn a_bit_that_changes_does_not_shift_the_cells_of_added_columns() {
+    let shop = shop();
+    shop.insert_old(0..3);
+    for column in ["a", "b", "c"] {
+        shop.add(&NewColumn::new(column, Type::U16).default(10));
+    }
+    shop.set("c", 3, &[1]);
+    shop.database.collect().unwrap();
+    let medium = shop.pool.medium();
+    let words = extension_words(&shop.pool);
+    let [word] = words[..] else { panic!("{words:?}") };
+    let at = medium.load(word) + 16;
+    assert_eq!(medium.load(at), len_word(6));
+    let get = shop.fresh().prepare_get("primary").unwrap();
+    for bit in 0..64 {
+        medium.store(at, len_word(6) ^ 1 << bit);
+        let read = get.run(&shop.database.snapshot(), &[1.into()], |_| Ok(()));
+        assert!(matches!(read, Err(Error::Pool(_))), "bit {bit}: {read:?}");
+        assert_ne!(shop.database.check().unwrap(), [], "bit {bit}");
+    }
+    medium.store(at, len_word(6));
+    shop.check();
+}
+
+#[test]
+fn versions_that_do_not_fit_their_tile_are_told() {
+    let shop = shop();
+    shop.insert_old(0..3);
+    for column in ["a", "b"] {
+        shop.add(&NewColumn::new(column, Type::U64).default(10));
+    }
+    let before = shop.database.snapshot();
+    shop.set("b", 3, &[1]);
+    const VERSION: u64 = 0x7665_7273;
+    let medium = shop.pool.medium();
+    let blocks = (0..medium.len()).step_by(32);
+    let versions: Vec<u64> = blocks.filter(|at| medium.load(*at) >> 32 == VERSION).collect();
+    let [version] = versions[..] else { panic!("{versions:?}") };
+    let (added_len, at) = (medium.load(version + 40), version + 40);
+    assert_eq!(added_len, 16);
+    for wrong in [0, 1, 7, 9, 15, 24, 1 << 40, u64::MAX] {
+        medium.store(at, wrong);
+        let get = shop.fresh().prepare_get("primary").unwrap();
+        let read = get.run(&shop.database.snapshot(), &[1.into()], |_| Ok(()));
+        assert!(matches!(read, Err(Error::Pool(_))), "{wrong}: {read:?}");
+        assert_ne!(shop.database.check().unwrap(), [], "{wrong}");
+    }
+    medium.store(at, added_len);
+    // Its tile has lost the room.
+    let words = extension_words(&shop.pool);
+    let extension = medium.load(words[0]);
+    medium.store(words[0], 0);
+    let violations = shop.database.check().unwrap();
+    assert!(violations.iter().any(|of| of.offset == version), "{violations:?}");
+    medium.store(words[0], extension);
+    shop.check();
+    drop(before);
 }
 
 #[test]
@@ -560,8 +679,9 @@ fn damage_of_extensions_is_told_with_its_offset() {
         (extension, 7),
         (extension + 8, 1),
         (extension + 16, 0),
-        (extension + 16, 3),
-        (extension + 16, 1 << 60),
+        (extension + 16, 2),
+        (extension + 16, len_word(0)),
+        (extension + 16, len_word(3)),
     ] {
         let before = medium.load(at);
         medium.store(at, value);
@@ -580,10 +700,10 @@ fn damage_of_extensions_is_told_with_its_offset() {
         medium.store(at, before);
     }
     // Within a cell.
-    medium.store(extension + 16, 1);
+    medium.store(extension + 16, len_word(1));
     let violations = shop.database.check().unwrap();
     assert!(violations.iter().any(|of| of.offset == extension + 16), "{violations:?}");
-    medium.store(extension + 16, 2);
+    medium.store(extension + 16, len_word(2));
     medium.store(word, 0);
     // As if it had never been there: the rows have the default.
     assert_eq!(shop.now("stock"), but(0..3, "10", &[]));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use remanent_engine::{
-    Database, Durability, Error, ForeignKeySpec, NewForeignKey, NewIndex, Placement, Table,
-    TableSpec, Transaction, TransactionOptions, Type, Value,
+    Database, Durability, Error, ForeignKeySpec, NewColumn, NewForeignKey, NewIndex, Placement,
+    Table, TableSpec, Transaction, TransactionOptions, Type, Value,
 };
 use remanent_pmem::Pool;
 
@@ -611,4 +611,47 @@ fn indexes_are_moved_while_foreign_keys_need_them() {
     let shop = shop.reopened();
     assert!(has_children(shop.remove(1)) && has_no_parent(shop.order(3, 9)));
     shop.check();
+}
+
+#[test]
+fn added_columns_refer_and_are_referred_to() {
+    for placement in [Placement::Pmem, Placement::Dram] {
+        let mut shop = shop_with(orders());
+        let code = NewColumn::nullable("code", Type::Text { max: 8 });
+        shop.customers = shop.database.add_column(&shop.customers, &code).unwrap();
+        let of_code = NewColumn::nullable("of_code", Type::Text { max: 8 });
+        shop.orders = shop.database.add_column(&shop.orders, &of_code).unwrap();
+        let make = |table: &Table, index: NewIndex| {
+            shop.database.create_index(table, &index.place(placement)).unwrap();
+        };
+        make(&shop.customers, NewIndex::unique("by_code", ["code"]));
+        make(&shop.orders, NewIndex::secondary("by_of_code", ["of_code"]));
+        let key = NewForeignKey::new("by_codes", ["of_code"], "customers", ["code"]);
+        shop.database.add_foreign_key(&shop.orders, &key).unwrap();
+
+        let update = |table: &Table, number: u32, code: Option<&str>| {
+            let update = table.prepare_update("primary").unwrap();
+            let column = table.columns().len() - 1;
+            update.run(&[number.into()], |_, row| row.set(column, code)).map(|done| {
+                assert_eq!(done, Some(()));
+            })
+        };
+        assert!(has_no_parent(update(&shop.orders, 1, Some("x"))));
+        update(&shop.customers, 1, Some("x")).unwrap();
+        update(&shop.orders, 1, Some("x")).unwrap();
+        assert!(has_children(update(&shop.customers, 1, Some("y"))));
+        assert!(has_children(update(&shop.customers, 1, None)));
+        assert!(has_children(shop.remove(1)));
+        let inserted = shop.orders.insert(&[2.into(), Value::Null, "z".into()]);
+        assert!(has_no_parent(inserted));
+        shop.orders.insert(&[2.into(), Value::Null, Value::Null]).unwrap();
+        shop.database.collect().unwrap();
+        assert!(has_children(shop.remove(1)));
+        let shop = shop.reopened();
+        assert!(has_children(shop.remove(1)));
+        update(&shop.orders, 1, None).unwrap();
+        assert!(shop.remove(1).unwrap());
+        assert!(has_no_parent(update(&shop.orders, 2, Some("x"))));
+        assert_eq!(shop.database.check().unwrap(), []);
+    }
 }
