@@ -185,7 +185,10 @@ impl<M: Medium> Engine<M> {
         let taken = table.search(index, key, |row| match table.place(row) {
             Some(place) if row != own => {
                 let _pin = self.heap.pin();
-                self.takes(table, Keyed::of(index, key), row, place, view)
+                let taken = self.takes(table, Keyed::of(index, key), row, place, view)?;
+                let is_left =
+                    matches!(taken, Some(Taken::Perhaps(_))) && table.has_left(index, key, row)?;
+                Ok(taken.filter(|_| !is_left))
             }
             _ => Ok(None),
         })?;
