@@ -72,14 +72,14 @@ fn by_one_thread() -> Vec<Scenario> {
             "engine/rows-stores",
             "the same; between any two stores",
             rows(),
-            at_stores(Config { creation: false, ..alone(5, 3) }),
+            at_stores(Config { creation: false, ..few_images(alone(5, 3)) }),
         )
         .with_weight(2),
         Scenario::new(
             "engine/rows-recovery",
             "the same; crashes inside recovery and after it",
             rows(),
-            Config { nested: recovery, after: 6, creation: false, ..alone(4, 4) },
+            Config { nested: recovery, after: 6, creation: false, ..few_images(alone(4, 4)) },
         )
         .with_weight(2),
         Scenario::new(
@@ -88,8 +88,13 @@ fn by_one_thread() -> Vec<Scenario> {
             Tables { keys: 3, mix: Mix::Keys, ..rows() },
             Config { nested: recovery, after: 6, creation: false, ..few_images(alone(6, 6)) },
         )
-        .with_weight(4),
-        Scenario::new("engine/schema", "tables are made, used and dropped", schema(), alone(2, 8)),
+        .with_weight(2),
+        Scenario::new(
+            "engine/schema",
+            "tables are made, used and dropped",
+            schema(),
+            few_images(alone(2, 8)),
+        ),
         Scenario::new(
             "engine/schema-recovery",
             "the same; crashes inside recovery and after it",
@@ -134,7 +139,7 @@ fn of_transactions() -> Vec<Scenario> {
             "engine/transactions-stores",
             "the same; between any two stores",
             transactions(),
-            at_stores(Config { creation: false, ..alone(6, 5) }),
+            at_stores(Config { creation: false, ..few_images(alone(6, 4)) }),
         )
         .with_weight(2),
         Scenario::new(
