@@ -4,6 +4,7 @@ mod block;
 mod ops;
 mod spec;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use remanent_pmem::sync::PauseMutex;
@@ -28,13 +29,22 @@ pub struct Sequence<M: Medium = Mapped> {
     engine: Arc<Root<M>>,
     name: String,
     update: Update<M>,
-    /// Usually one block; more if threads have found none at the same time.
-    reserved: PauseMutex<Vec<Block>>,
+    reserved: PauseMutex<Reserved>,
+}
+
+/// What a handle has reserved.
+#[derive(Default)]
+struct Reserved {
+    /// Usually one block; more if threads have found none at the same time. The numbers of the
+    /// first one are given out first.
+    blocks: VecDeque<Block>,
+    /// How often the handle has restarted the sequence, or begun to.
+    restarts: u64,
 }
 
 impl<M: Medium> Sequence<M> {
     fn of(engine: &Arc<Root<M>>, name: &str, update: Update<M>) -> Self {
-        let (engine, reserved) = (Arc::clone(engine), PauseMutex::new(Vec::new()));
+        let (engine, reserved) = (Arc::clone(engine), PauseMutex::default());
         Sequence { engine, name: name.to_owned(), update, reserved }
     }
 
@@ -58,25 +68,31 @@ impl<M: Medium> Sequence<M> {
             })
         };
         loop {
-            if let Some(number) = self.take_reserved() {
-                return Ok(number);
-            }
+            let restarts = match self.take_reserved() {
+                Ok(number) => return Ok(number),
+                Err(restarts) => restarts,
+            };
             // The blocks are not locked meanwhile. Other threads may do the same.
             let block = ops::until_free(&self.engine, reserve)?;
             let block = block.ok_or_else(|| ops::no_sequence(&self.name))?;
-            self.reserved.lock(self.engine.medium()).push(block);
+            let mut reserved = self.reserved.lock(self.engine.medium());
+            // Otherwise its numbers may be those from before the sequence was restarted.
+            if reserved.restarts == restarts {
+                reserved.blocks.push_back(block);
+            }
         }
     }
 
-    fn take_reserved(&self) -> Option<i64> {
-        let mut blocks = self.reserved.lock(self.engine.medium());
-        while let Some(block) = blocks.last_mut() {
+    /// A number that was reserved; or if none is left, how often the sequence was restarted.
+    fn take_reserved(&self) -> Result<i64, u64> {
+        let mut reserved = self.reserved.lock(self.engine.medium());
+        while let Some(block) = reserved.blocks.front_mut() {
             if let Some(number) = block.take() {
-                return Some(number);
+                return Ok(number);
             }
-            blocks.pop();
+            reserved.blocks.pop_front();
         }
-        None
+        Err(reserved.restarts)
     }
 
     /// The first number that nobody has reserved: another handle begins with it. `None` if there is
@@ -92,8 +108,8 @@ impl<M: Medium> Sequence<M> {
         ops::until_free(&self.engine, read)?.ok_or_else(|| ops::no_sequence(name))
     }
 
-    /// Has it go on with this number. Other handles give out first what they have reserved. One
-    /// fence.
+    /// Has it go on with this number. Other handles give out first what they have reserved. What
+    /// another thread reserves by this handle meanwhile is lost. One fence.
     ///
     /// # Errors
     ///
@@ -107,7 +123,9 @@ impl<M: Medium> Sequence<M> {
                 .run(&[name.into()], |row, changes| ops::restart(row, changes, (name, number)))
         })?;
         restarted.ok_or_else(|| ops::no_sequence(name))?;
-        self.reserved.lock(self.engine.medium()).clear();
+        let mut reserved = self.reserved.lock(self.engine.medium());
+        reserved.restarts += 1;
+        reserved.blocks.clear();
         Ok(())
     }
 }

@@ -44,10 +44,8 @@ fn made_table<M: Medium>(engine: &Root<M>) -> Result<Arc<Table<M>>> {
         return Ok(table);
     }
     match engine.create_table(&spec()) {
-        // Another thread has made it.
-        Err(Error::Schema { .. }) => {
-            engine.table(TABLE).ok_or_else(|| Error::NoSuchTable { table: TABLE.to_owned() })
-        }
+        // Another thread may have made it.
+        Err(error @ Error::Schema { .. }) => engine.table(TABLE).ok_or(error),
         made => made,
     }
 }
@@ -93,11 +91,11 @@ pub(super) fn create<M: Medium>(engine: &Arc<Root<M>>, spec: &SequenceSpec) -> R
 /// Drops a sequence.
 pub(super) fn drop<M: Medium>(engine: &Arc<Root<M>>, name: &str) -> Result<()> {
     let dropped = match engine.table(TABLE) {
-        Some(table) => {
+        Some(table) if name.len() <= NAME_LEN_MAX => {
             let delete = Delete::new(engine, &table, PRIMARY)?;
             until_free(engine, || delete.run(&[name.into()]))?
         }
-        None => false,
+        _ => false,
     };
     if dropped { Ok(()) } else { Err(no_sequence(name)) }
 }
@@ -121,7 +119,8 @@ pub(super) fn names<M: Medium>(engine: &Arc<Root<M>>) -> Result<Vec<String>> {
 
 /// What changes the row of a sequence that is there.
 pub(super) fn find<M: Medium>(engine: &Arc<Root<M>>, name: &str) -> Result<Update<M>> {
-    let table = engine.table(TABLE).ok_or_else(|| no_sequence(name))?;
+    let table = engine.table(TABLE).filter(|_| name.len() <= NAME_LEN_MAX);
+    let table = table.ok_or_else(|| no_sequence(name))?;
     let update = Update::new(engine, &table, PRIMARY)?;
     let found = until_free(engine, || update.run(&[name.into()], |_, _| Ok(())))?;
     found.map(|()| update).ok_or_else(|| no_sequence(name))

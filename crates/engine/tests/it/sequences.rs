@@ -1,6 +1,8 @@
 //! Sequences: numbers that nobody gets twice.
 
 use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use remanent_engine::{Database, Error, Sequence, SequenceSpec, TableSpec, Type};
@@ -119,6 +121,46 @@ fn threads_and_handles_get_different_numbers() {
     // Only what handles have reserved and not given out is missing.
     assert!(*all.last().unwrap() <= 4 * each as i64 + 4 * 5);
     assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
+fn numbers_from_before_a_restart_are_not_given_out_behind_it() {
+    let (_pool, database) = fresh();
+    let shared = database.create_sequence(&SequenceSpec::new("s").block_len(3)).unwrap();
+    for round in 1..200i64 {
+        let least = round * 10_000;
+        let drawing = Barrier::new(4);
+        let is_restarted = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    drawing.wait();
+                    for _ in 0..20 {
+                        // Acquire: partner of the store below.
+                        let is_behind = is_restarted.load(Ordering::Acquire);
+                        let number = shared.next().unwrap();
+                        assert!(!is_behind || number >= least, "{number} behind {least}");
+                    }
+                });
+            }
+            drawing.wait();
+            shared.restart(least).unwrap();
+            // Release: it is restarted.
+            is_restarted.store(true, Ordering::Release);
+        });
+        assert!(shared.next().unwrap() >= least);
+    }
+}
+
+#[test]
+fn a_name_that_no_sequence_can_have_is_that_of_none() {
+    let (_pool, database) = fresh();
+    database.create_sequence(&SequenceSpec::new("s")).unwrap();
+    let name = "s".repeat(200);
+    assert!(matches!(database.sequence(&name), Err(Error::NoSuchSequence { .. })));
+    assert!(matches!(database.drop_sequence(&name), Err(Error::NoSuchSequence { .. })));
+    let created = database.create_sequence(&SequenceSpec::new(name));
+    assert!(matches!(created, Err(Error::Sequence { .. })));
 }
 
 #[test]
