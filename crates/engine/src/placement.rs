@@ -107,7 +107,9 @@ impl PlacementPlan {
     pub fn rebuild_time(&self, threads: usize) -> Duration {
         let in_dram = self.indexes.iter().filter(|of| !of.is_in_pool());
         let rows: f64 = in_dram.map(|of| of.used.rows as f64).sum();
-        Duration::from_secs_f64(rows * self.rebuild_ns / 1e9 / threads.max(1) as f64)
+        let seconds = rows * self.rebuild_ns / 1e9 / threads.max(1) as f64;
+        // A program may have changed the plan.
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
     /// The expected time of a use of an index, in nanoseconds: the mean over all uses that were
@@ -210,7 +212,7 @@ impl<M: Medium> Database<M> {
         self.engine.plan_placement(share)
     }
 
-    /// Moves indexes to where a plan has them, one after the other in the order of their names,
+    /// Moves indexes to where a plan has them, one after the other: those first that leave the pool,
     /// each as by [`place_index`](Database::place_index): while others use them, and in a durable
     /// step of its own. After a crash between two of them, some are moved and others not.
     ///
@@ -220,9 +222,11 @@ impl<M: Medium> Database<M> {
     /// was dropped. Those before it are moved then.
     pub fn apply_placement(&self, plan: &PlacementPlan) -> Result<()> {
         let mut planned: Vec<&PlannedIndex> = plan.indexes.iter().collect();
-        planned.sort_by_key(|of| (&of.used.table, &of.used.index));
+        // What leaves the pool makes room for what comes.
+        planned.sort_by_key(|of| (of.is_in_pool(), &of.used.table, &of.used.index));
         for PlannedIndex { used, placement, .. } in planned {
-            let table = self.engine.table(&used.table);
+            let table =
+                self.engine.table(&used.table).filter(|table| !table.name.starts_with(RESERVED));
             let table = table.ok_or_else(|| Error::NoSuchTable { table: used.table.clone() })?;
             self.engine.place_index(&table, &used.index, *placement)?;
         }
