@@ -296,9 +296,11 @@ impl<M: Medium> Database<M> {
         swept.map(|()| folded)
     }
 
-    /// Puts about a thousand rows into the indexes in DRAM of their table, which opening has found
-    /// empty: of the table that is wanted most. Returns whether there were any. For programs that
-    /// open with [`Rebuild::Steps`].
+    /// Does a part of rebuilding the indexes in DRAM, which opening has found empty: reads some
+    /// tiles of the table that is wanted most, up to 256 of about a thousand rows; or if all are
+    /// read, adds some thousand words of what was read to the index that is wanted most. If other
+    /// threads have begun with all that is left, it waits for a moment. Returns false when nothing
+    /// is left. For programs that open with [`Rebuild::Steps`].
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use remanent_pmem::Medium;
 use remanent_pmem::sync::PauseMutex;
@@ -28,6 +28,17 @@ pub enum Rebuild {
     Steps,
 }
 
+/// What a thread has found to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// A part, which it has done.
+    Done,
+    /// Nothing at the moment: others have begun with all that is left of a step.
+    OfOthers,
+    /// Nothing is left that can be rebuilt.
+    None,
+}
+
 /// How far rebuilding has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RebuildProgress {
@@ -40,17 +51,17 @@ pub struct RebuildProgress {
 
 impl<M: Medium> Engine<M> {
     /// Does a part of the rebuilding: reads tiles of the table that is wanted most; or if all are
-    /// read, adds a part of what was read to the index that is wanted most. Whether there was one.
-    pub(crate) fn rebuild_step(&self) -> Result<bool> {
+    /// read, adds a part of what was read to the index that is wanted most.
+    fn rebuild_part(&self) -> Result<Part> {
         let tables = self.schema.lock(self.medium()).tables.clone();
-        let mut unread: Vec<_> = tables.iter().filter(|of| !of.rebuilding.is_done()).collect();
+        let mut unread: Vec<_> = tables.iter().filter(|of| !of.rebuilding.is_over()).collect();
         unread.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
-        for table in unread {
+        for table in &unread {
             if let Some(taken) = table.rebuilding.take_any() {
                 let begin = Instant::now();
                 let words = table.read_tiles(taken)?;
                 self.rebuild_cost.note_read(begin, words);
-                return Ok(true);
+                return Ok(Part::Done);
             }
         }
         let mut unfinished = Vec::new();
@@ -60,14 +71,26 @@ impl<M: Medium> Engine<M> {
             unfinished.extend(indexes.map(|index| Arc::clone(&index.index)));
         }
         unfinished.sort_by_key(|index| std::cmp::Reverse(index.wanted()));
-        for index in unfinished {
+        for index in &unfinished {
             let begin = Instant::now();
             if let Some(words) = index.add_any_partition()? {
                 self.rebuild_cost.note_added(begin, words);
-                return Ok(true);
+                return Ok(Part::Done);
             }
         }
-        Ok(false)
+        // Whoever has the last groups of tiles may be a statement, which adds nothing.
+        let is_over = unread.is_empty() && unfinished.is_empty();
+        Ok(if is_over { Part::None } else { Part::OfOthers })
+    }
+
+    /// Does a part of the rebuilding, or lets others go on with theirs for a moment. Whether
+    /// something is left to be done, perhaps.
+    pub(crate) fn rebuild_step(&self) -> Result<bool> {
+        let part = self.rebuild_part()?;
+        if part == Part::OfOthers {
+            self.medium().pause();
+        }
+        Ok(part != Part::None)
     }
 
     /// Rebuilds all indexes in DRAM, by so many threads. Waits for those that others have begun
@@ -98,6 +121,20 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
+    /// What a thread beside the program does again and again. False when it can do no more.
+    fn work_beside(&self) -> bool {
+        match self.rebuild_part() {
+            // Threads of the program come first: they add to the indexes what they want.
+            Ok(Part::Done) => thread::yield_now(),
+            Ok(Part::OfOthers) => thread::sleep(NAP),
+            // There may be memory later.
+            Err(error) if error.is_full() => thread::sleep(NAP),
+            // What fails is left: who looks for a row that is not in the index meets the same error.
+            Ok(Part::None) | Err(_) => return false,
+        }
+        true
+    }
+
     pub(crate) fn rebuild_progress(&self) -> RebuildProgress {
         let schema = self.schema.lock(self.medium());
         let mut sum = RebuildProgress { tiles: 0, tiles_left: 0 };
@@ -119,6 +156,9 @@ impl<M: Medium> Engine<M> {
     }
 }
 
+/// How long a thread beside the program lets others go on.
+const NAP: Duration = Duration::from_millis(1);
+
 /// Threads that rebuild indexes. Dropping them stops them, and waits for their end.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
@@ -127,22 +167,17 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts so many, unless there were some already.
+    /// Starts so many, unless some are at work.
     pub(crate) fn start<M: Medium>(&self, engine: &Arc<Engine<M>>, count: usize) {
         let mut threads = self.threads.lock(engine.medium());
+        threads.retain(|thread| !thread.is_finished());
         if !threads.is_empty() {
             return;
         }
         for _ in 0..count.max(1) {
             let (engine, stop) = (Arc::clone(engine), Arc::clone(&self.stop));
-            let work = move || {
-                // Acquire: partner of the store in `drop`. What fails is left: who looks for a row
-                // that is not in the index meets the same error.
-                while !stop.load(Ordering::Acquire) && engine.rebuild_step().unwrap_or(false) {
-                    // Threads of the program come first: they add to the indexes what they want.
-                    thread::yield_now();
-                }
-            };
+            // Acquire: partner of the store in `drop`.
+            let work = move || while !stop.load(Ordering::Acquire) && engine.work_beside() {};
             let spawned = thread::Builder::new().name("remanent-rebuild".to_owned()).spawn(work);
             // Without a thread, rows are looked for in the tiles.
             threads.extend(spawned);

@@ -7,8 +7,8 @@
 //! after those of the other, whose buckets the processor's caches hold meanwhile.
 //!
 //! Between the steps, a key is looked for in its partition of each run. Who does that now and then
-//! adds the partition to the index: so a partition that is
-//! wanted often is soon there, and one that nobody wants costs nothing.
+//! adds the partition to the index: so a partition that is wanted often is soon there, and one that
+//! nobody wants costs nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -6,10 +6,10 @@ use remanent_structures::RowId;
 use super::Table;
 use super::layout::State;
 use super::rebuild::Copied;
-use crate::Result;
 use crate::index::backlog::Backlog;
 use crate::index::uses::Use;
 use crate::index::{Candidates, Index, Key};
+use crate::{Error, Result};
 
 impl<M: Medium> Table<M> {
     /// Whether an index has all rows.
@@ -89,9 +89,9 @@ impl<M: Medium> Table<M> {
         key: &Key,
         mut visit: impl FnMut(RowId) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        let mut seen = 0;
+        let (mut seen, mut damage) = (0, None);
         if !self.rebuilding.is_done() {
-            let found = self.search_tiles(index, key, &mut seen, &mut visit)?;
+            let found = self.search_tiles(index, key, (&mut seen, &mut damage), &mut visit)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -103,16 +103,22 @@ impl<M: Medium> Table<M> {
             }
         }
         // What was added to the index, or changed, meanwhile.
-        index.candidates(key)?.into_iter().try_visit(&mut visit)
+        let found = index.candidates(key)?.into_iter().try_visit(&mut visit)?;
+        match (found, damage) {
+            // The row may be one of a tile that cannot be read.
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
     }
 
     /// Looks for a key in tiles that are not read: reads those that nobody else is reading, so that
-    /// no row is looked at twice, and looks through the others.
+    /// no row is looked at twice, and looks through the others. Passes over tiles that are damaged,
+    /// and notes the first one.
     fn search_tiles<R>(
         &self,
         index: &Index<M>,
         key: &Key,
-        seen: &mut usize,
+        (seen, damage): (&mut usize, &mut Option<Error>),
         visit: &mut impl FnMut(RowId) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         self.rebuilding.want();
@@ -129,7 +135,13 @@ impl<M: Medium> Table<M> {
         }
         let mut copied = Copied::default();
         for number in self.rebuilding.unread() {
-            let rows = self.rows_of_tile(number, index, key, &mut copied)?;
+            let rows = match self.rows_of_tile(number, index, key, &mut copied) {
+                Err(error) if error.is_damage() => {
+                    damage.get_or_insert(error);
+                    continue;
+                }
+                rows => rows?,
+            };
             let found = rows.into_iter().try_visit(visit)?;
             if found.is_some() {
                 return Ok(found);
@@ -154,8 +166,11 @@ impl<M: Medium> Table<M> {
         }
         let is_to_add = self.rebuilding.is_over() && backlog.count_look();
         if let Some(taken) = is_to_add.then(|| backlog.take(partition)).flatten() {
-            index.add_partition(backlog, taken)?;
-            return Ok(None);
+            match index.add_partition(backlog, taken) {
+                // The row is found without it.
+                Err(error) if error.is_full() => {}
+                added => return added.map(|_| None),
+            }
         }
         backlog.rows(partition, key.hash, seen).into_iter().try_visit(visit)
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use remanent_engine::{
     Database, Error, Moment, Placement, Rebuild, RebuildProgress, Resumed, Row, Table, TableSpec,
     Type, Value,
 };
-use remanent_pmem::Pool;
+use remanent_pmem::{Medium, Pool};
 
 /// Indexes of all kinds, where they are told.
 fn people(placement: Placement) -> TableSpec {
@@ -183,6 +184,39 @@ fn rows_are_found_before_their_indexes_are_rebuilt_and_while_they_are() {
 }
 
 #[test]
+fn rows_of_other_tiles_are_found_beside_a_damaged_one() {
+    const TILE: u64 = 0x7469_6c65;
+    with_people(40, |people| {
+        let medium = people.pool.medium();
+        // By its tag and its number.
+        let mut blocks = (0..medium.len()).step_by(32);
+        let tile = blocks.find(|at| medium.load(*at) >> 32 == TILE && medium.load(at + 8) == 2);
+        let tile = tile.expect("there are six");
+        let tag = medium.load(tile);
+        medium.store(tile, 7);
+        let People { pool, database, table, expected } = people.reopened(Rebuild::Steps);
+        let get = table.prepare_get("primary").unwrap();
+        let now = database.snapshot();
+        // More often than it takes for somebody to add what was read.
+        for _ in 0..3 {
+            for id in 0..40u32 {
+                let found = get.run(&now, &[id.into()], |row| row.get::<u16>(2));
+                match id / 7 {
+                    2 => assert!(matches!(found, Err(Error::Pool(_))), "{id}: {found:?}"),
+                    _ => assert_eq!(found.unwrap(), Some(expected[&id].1), "{id}"),
+                }
+            }
+            while database.rebuild_step().unwrap() {}
+        }
+        drop(now);
+        pool.medium().store(tile, tag);
+        drop((get, table, database));
+        let table = Database::open(&pool, "db").unwrap().table("people").unwrap();
+        drop(table);
+    });
+}
+
+#[test]
 fn opening_waits_unless_it_is_told_not_to() {
     with_people(40, |people| {
         let people = people.reopened(Rebuild::Wait);
@@ -349,6 +383,12 @@ fn threads_change_rows_while_others_rebuild_their_indexes() {
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
             people.expected = changed.into_iter().flatten().collect();
+            // Whoever of them has read the last tiles, the threads beside them go on.
+            let began = Instant::now();
+            while people.database.rebuild_progress().tiles_left > 0 {
+                assert!(began.elapsed() < Duration::from_secs(60), "nobody rebuilds the rest");
+                std::thread::sleep(Duration::from_millis(1));
+            }
             assert_eq!(found(&people.table, &people.database.snapshot()), people.expected);
             assert_eq!(people.database.check().unwrap(), []);
         }
