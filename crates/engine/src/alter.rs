@@ -14,8 +14,8 @@ impl<M: Medium> Database<M> {
     /// without a value for the column. Returns a handle that knows the column.
     ///
     /// Other handles, and statements that were prepared by them, go on with the columns that they
-    /// know: they insert as many values as before, and the rest are defaults. Only who names a column
-    /// by its number reaches a newer one with them. Columns cannot be renamed or dropped.
+    /// know: they insert as many values as before, and the rest are defaults. Only who names a
+    /// column by its number reaches a newer one with them. Columns cannot be renamed or dropped.
     ///
     /// The cells of added columns lie beside the tiles of about a thousand rows that have the
     /// others. A tile takes room for them when one of its rows is first given something else than

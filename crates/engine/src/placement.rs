@@ -212,9 +212,10 @@ impl<M: Medium> Database<M> {
         self.engine.plan_placement(share)
     }
 
-    /// Moves indexes to where a plan has them, one after the other: those first that leave the pool,
-    /// each as by [`place_index`](Database::place_index): while others use them, and in a durable
-    /// step of its own. After a crash between two of them, some are moved and others not.
+    /// Moves indexes to where a plan has them, one after the other, those first that leave the
+    /// pool. Each is moved as by [`place_index`](Database::place_index): while others use it, and
+    /// in a durable step of its own. After a crash between two of them, some are moved and others
+    /// not.
     ///
     /// # Errors
     ///

@@ -129,7 +129,7 @@ impl<M: Medium> Engine<M> {
             Ok(Part::OfOthers) => thread::sleep(NAP),
             // There may be memory later.
             Err(error) if error.is_full() => thread::sleep(NAP),
-            // What fails is left: who looks for a row that is not in the index meets the same error.
+            // What fails is left: who looks for a row that is not in the index is told the same.
             Ok(Part::None) | Err(_) => return false,
         }
         true
