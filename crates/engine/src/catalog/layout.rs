@@ -20,7 +20,7 @@ use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Plac
 use crate::value::Type;
 
 /// Version of the layout, part of the root's type.
-pub(crate) const LAYOUT: u64 = 5;
+pub(crate) const LAYOUT: u64 = 6;
 
 /// Header: offset of the catalog.
 pub(crate) const HEADER_CATALOG: u64 = 0;
