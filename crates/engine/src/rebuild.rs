@@ -15,7 +15,8 @@ use crate::engine::Engine;
 ///
 /// Nobody has to wait for it: who looks for a row that an index does not lead to yet reads tiles
 /// that are left until the row is found, and no tile is read twice. Looking for a row that is not
-/// there means to read all of them. What was read is found from then on.
+/// there, or for all rows with a key, means to read all of them. What was read is found from then
+/// on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rebuild {
