@@ -20,7 +20,7 @@ impl<M: Medium> Table<M> {
 
     /// Whether a row that was found by a key has lost it for good since: its word is gone, and
     /// another row may lie in its place by now, whose cells are not written yet. The caller has the
-    /// key's lock, so that no row is getting the key.
+    /// key's lock, so that no row is getting the key, and no pin.
     #[cold]
     pub(crate) fn has_left(&self, index: &Index<M>, key: &Key, row: RowId) -> Result<bool> {
         let has_all = self.has_all_rows(index);

@@ -184,8 +184,11 @@ impl<M: Medium> Engine<M> {
     ) -> Result<(), Refused> {
         let taken = table.search(index, key, |row| match table.place(row) {
             Some(place) if row != own => {
-                let _pin = self.heap.pin();
-                let taken = self.takes(table, Keyed::of(index, key), row, place, view)?;
+                let taken = {
+                    let _pin = self.heap.pin();
+                    self.takes(table, Keyed::of(index, key), row, place, view)?
+                };
+                // Without the pin: the index has one of its own, and each may be a lane.
                 let is_left =
                     matches!(taken, Some(Taken::Perhaps(_))) && table.has_left(index, key, row)?;
                 Ok(taken.filter(|_| !is_left))

@@ -291,3 +291,32 @@ fn a_transaction_whose_time_is_over_is_not_waited_for() {
     });
     assert_eq!(bank.balance(1), 101);
 }
+
+#[test]
+fn more_threads_wait_for_keys_than_can_pin_at_once() {
+    const THREADS: u32 = 200;
+    let bank = bank(1);
+    bank.database.set_wait(LONG);
+    let mut holder = bank.begin();
+    for number in 1..=THREADS {
+        let values = [number.into(), number.into(), 0.into()];
+        bank.accounts.insert_in(&mut holder, &values).unwrap();
+    }
+    let all_here = Barrier::new(THREADS as usize + 1);
+    thread::scope(|scope| {
+        for number in 1..=THREADS {
+            let (bank, all_here) = (&bank, &all_here);
+            scope.spawn(move || {
+                // Each thread has its place among those that pin before the others come.
+                assert_eq!(bank.balance(0), 100);
+                all_here.wait();
+                let refused = bank.insert(number, 1_000 + number).unwrap_err();
+                assert!(matches!(refused, Error::Unique { .. }), "{refused}");
+            });
+        }
+        all_here.wait();
+        thread::sleep(Duration::from_millis(200));
+        holder.commit().unwrap();
+    });
+    assert_eq!(bank.database.check().unwrap(), []);
+}
