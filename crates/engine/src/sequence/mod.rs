@@ -29,23 +29,23 @@ pub struct Sequence<M: Medium = Mapped> {
     engine: Arc<Root<M>>,
     name: String,
     update: Update<M>,
-    reserved: PauseMutex<Reserved>,
-}
-
-/// What a handle has reserved.
-#[derive(Default)]
-struct Reserved {
-    /// Usually one block; more if threads have found none at the same time. The numbers of the
-    /// first one are given out first.
-    blocks: VecDeque<Block>,
-    /// How often the handle has restarted the sequence, or begun to.
-    restarts: u64,
+    /// The numbers of the first block are given out first.
+    reserved: PauseMutex<VecDeque<Block>>,
+    /// Held by who reserves a block, or restarts the sequence: so no block from before is added
+    /// behind that.
+    reserving: PauseMutex<()>,
 }
 
 impl<M: Medium> Sequence<M> {
     fn of(engine: &Arc<Root<M>>, name: &str, update: Update<M>) -> Self {
         let (engine, reserved) = (Arc::clone(engine), PauseMutex::default());
-        Sequence { engine, name: name.to_owned(), update, reserved }
+        Sequence {
+            engine,
+            name: name.to_owned(),
+            update,
+            reserved,
+            reserving: PauseMutex::default(),
+        }
     }
 
     /// Its name.
@@ -68,31 +68,29 @@ impl<M: Medium> Sequence<M> {
             })
         };
         loop {
-            let restarts = match self.take_reserved() {
-                Ok(number) => return Ok(number),
-                Err(restarts) => restarts,
-            };
-            // The blocks are not locked meanwhile. Other threads may do the same.
+            if let Some(number) = self.take_reserved() {
+                return Ok(number);
+            }
+            let _reserving = self.reserving.lock(self.engine.medium());
+            // Another thread may have reserved a block meanwhile.
+            if let Some(number) = self.take_reserved() {
+                return Ok(number);
+            }
             let block = ops::until_free(&self.engine, reserve)?;
             let block = block.ok_or_else(|| ops::no_sequence(&self.name))?;
-            let mut reserved = self.reserved.lock(self.engine.medium());
-            // Otherwise its numbers may be those from before the sequence was restarted.
-            if reserved.restarts == restarts {
-                reserved.blocks.push_back(block);
-            }
+            self.reserved.lock(self.engine.medium()).push_back(block);
         }
     }
 
-    /// A number that was reserved; or if none is left, how often the sequence was restarted.
-    fn take_reserved(&self) -> Result<i64, u64> {
-        let mut reserved = self.reserved.lock(self.engine.medium());
-        while let Some(block) = reserved.blocks.front_mut() {
+    fn take_reserved(&self) -> Option<i64> {
+        let mut blocks = self.reserved.lock(self.engine.medium());
+        while let Some(block) = blocks.front_mut() {
             if let Some(number) = block.take() {
-                return Ok(number);
+                return Some(number);
             }
-            reserved.blocks.pop_front();
+            blocks.pop_front();
         }
-        Err(reserved.restarts)
+        None
     }
 
     /// The first number that nobody has reserved: another handle begins with it. `None` if there is
@@ -108,8 +106,8 @@ impl<M: Medium> Sequence<M> {
         ops::until_free(&self.engine, read)?.ok_or_else(|| ops::no_sequence(name))
     }
 
-    /// Has it go on with this number. Other handles give out first what they have reserved. What
-    /// another thread reserves by this handle meanwhile is lost. One fence.
+    /// Has it go on with this number. Other handles give out first what they have reserved. One
+    /// fence.
     ///
     /// # Errors
     ///
@@ -118,14 +116,13 @@ impl<M: Medium> Sequence<M> {
     /// the pool is full, the row is damaged, or the medium met a fault.
     pub fn restart(&self, number: i64) -> Result<()> {
         let name = self.name.as_str();
+        let _reserving = self.reserving.lock(self.engine.medium());
         let restarted = ops::until_free(&self.engine, || {
             self.update
                 .run(&[name.into()], |row, changes| ops::restart(row, changes, (name, number)))
         })?;
         restarted.ok_or_else(|| ops::no_sequence(name))?;
-        let mut reserved = self.reserved.lock(self.engine.medium());
-        reserved.restarts += 1;
-        reserved.blocks.clear();
+        self.reserved.lock(self.engine.medium()).clear();
         Ok(())
     }
 }

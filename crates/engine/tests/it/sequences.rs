@@ -153,6 +153,29 @@ fn numbers_from_before_a_restart_are_not_given_out_behind_it() {
 }
 
 #[test]
+fn a_restart_beside_threads_does_not_exhaust_a_short_sequence() {
+    let (_pool, database) = fresh();
+    let shared = database.create_sequence(&SequenceSpec::new("s").range(1..=10)).unwrap();
+    for _ in 0..500 {
+        let drawing = Barrier::new(3);
+        let drawn: usize = thread::scope(|scope| {
+            let threads = [0, 1].map(|_| {
+                scope.spawn(|| {
+                    drawing.wait();
+                    (0..3).filter(|_| shared.next().is_ok()).count()
+                })
+            });
+            drawing.wait();
+            shared.restart(1).unwrap();
+            threads.map(|thread| thread.join().unwrap()).into_iter().sum()
+        });
+        // At most six numbers were given out since.
+        assert!(drawn <= 6 && shared.next().is_ok());
+        while shared.next().is_ok() {}
+    }
+}
+
+#[test]
 fn a_name_that_no_sequence_can_have_is_that_of_none() {
     let (_pool, database) = fresh();
     database.create_sequence(&SequenceSpec::new("s")).unwrap();
