@@ -122,18 +122,27 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
-    /// What a thread beside the program does again and again. False when it can do no more.
-    fn work_beside(&self) -> bool {
-        match self.rebuild_part() {
-            // Threads of the program come first: they add to the indexes what they want.
-            Ok(Part::Done) => thread::yield_now(),
-            Ok(Part::OfOthers) => thread::sleep(NAP),
-            // There may be memory later.
-            Err(error) if error.is_full() => thread::sleep(NAP),
-            // What fails is left: who looks for a row that is not in the index is told the same.
-            Ok(Part::None) | Err(_) => return false,
+    /// What a thread beside the program does until nothing is left, or it is stopped.
+    fn work_beside(&self, stop: &AtomicBool) {
+        let mut nap = NAP;
+        // Acquire: partner of the store in `drop`.
+        while !stop.load(Ordering::Acquire) {
+            match self.rebuild_part() {
+                // Threads of the program come first: they add to the indexes what they want.
+                Ok(Part::Done) => {
+                    nap = NAP;
+                    thread::yield_now();
+                }
+                Ok(Part::OfOthers) => thread::sleep(NAP),
+                // There may be memory later. Each attempt reads a group of tiles again.
+                Err(error) if error.is_full() => {
+                    thread::sleep(nap);
+                    nap = (2 * nap).min(NAP_MAX);
+                }
+                // What fails is left: who looks for a row that the index lacks is told the same.
+                Ok(Part::None) | Err(_) => return,
+            }
         }
-        true
     }
 
     pub(crate) fn rebuild_progress(&self) -> RebuildProgress {
@@ -159,6 +168,8 @@ impl<M: Medium> Engine<M> {
 
 /// How long a thread beside the program lets others go on.
 const NAP: Duration = Duration::from_millis(1);
+/// The same at the most, while there is no memory.
+const NAP_MAX: Duration = Duration::from_millis(256);
 
 /// Threads that rebuild indexes. Dropping them stops them, and waits for their end.
 #[derive(Debug, Default)]
@@ -177,8 +188,7 @@ impl Workers {
         }
         for _ in 0..count.max(1) {
             let (engine, stop) = (Arc::clone(engine), Arc::clone(&self.stop));
-            // Acquire: partner of the store in `drop`.
-            let work = move || while !stop.load(Ordering::Acquire) && engine.work_beside() {};
+            let work = move || engine.work_beside(&stop);
             let spawned = thread::Builder::new().name("remanent-rebuild".to_owned()).spawn(work);
             // Without a thread, rows are looked for in the tiles.
             threads.extend(spawned);
@@ -188,7 +198,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // Release: partner of the load in `start`.
+        // Release: partner of the load in `work_beside`.
         self.stop.store(true, Ordering::Release);
         let threads = self.threads.try_lock().map(|mut threads| std::mem::take(&mut *threads));
         for thread in threads.into_iter().flatten() {
