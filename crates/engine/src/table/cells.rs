@@ -14,6 +14,7 @@
 //! a default. So the bytes of a row do not change when a column is added, and equal rows have equal
 //! bytes.
 
+use std::cmp;
 use std::ops::{Index, Range};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -175,7 +176,18 @@ impl Cells {
 
     /// Whether the cells of added columns may have so many bytes: if they end behind some column.
     pub(super) fn is_end_of_added(&self, len: u64) -> bool {
-        self.added().any(|added| (added.end() - self.others_len) as u64 == len)
+        // Ends are in order, and looked for in each version.
+        let (mut first, mut behind) = (0_usize, self.added_count());
+        while first < behind {
+            let middle = first.midpoint(behind);
+            let Some(added) = self.added_at(middle) else { return false };
+            match ((added.end() - self.others_len) as u64).cmp(&len) {
+                cmp::Ordering::Equal => return true,
+                cmp::Ordering::Less => first = middle + 1,
+                cmp::Ordering::Greater => behind = middle,
+            }
+        }
+        false
     }
 
     /// Appends the defaults of added columns to a second group that ends before `end`.
@@ -294,7 +306,10 @@ mod tests {
         for number in 1..COLUMNS_MAX {
             let bytes = (number as u16).to_le_bytes();
             assert_eq!(cells.bytes_of(number, [&[], &[0; 8]]), Some(&bytes[..]));
+            let len = 2 * number as u64;
+            assert!(cells.is_end_of_added(len) && !cells.is_end_of_added(len - 1));
         }
+        assert!(!cells.is_end_of_added(0) && !cells.is_end_of_added(2 * COLUMNS_MAX as u64));
         assert_eq!(cells.get(COLUMNS_MAX), None);
     }
 }
