@@ -220,6 +220,16 @@ fn require_no_orphan(database: &Database, parents: &Table, children: &Table) {
     assert!(orphans.is_empty(), "children of {orphans:?} are there, and these are not");
 }
 
+/// Tells others when it is dropped.
+struct Over<'f>(&'f AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        // Relaxed: a flag.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_foreign_key_that_is_added_beside_threads_leaves_no_orphan() {
     let pool = Pool::options().create_in_memory().unwrap();
@@ -252,6 +262,8 @@ fn a_foreign_key_that_is_added_beside_threads_leaves_no_orphan() {
             });
         }
         scope.spawn(|| {
+            // Also if this thread panics.
+            let _over = Over(&is_over);
             // Relaxed: a count of this thread.
             while added.load(Ordering::Relaxed) < TIMES && began.elapsed().as_secs() < 60 {
                 match database.add_foreign_key(&children, &key) {
@@ -266,8 +278,6 @@ fn a_foreign_key_that_is_added_beside_threads_leaves_no_orphan() {
                     Err(error) => panic!("{error}"),
                 }
             }
-            // Relaxed: a flag.
-            is_over.store(true, Ordering::Relaxed);
         });
     });
     assert!(added.into_inner() > 0, "it was never added beside the threads");
