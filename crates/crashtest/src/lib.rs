@@ -20,7 +20,7 @@ mod scenario;
 mod subjects;
 
 pub use mutation::{Progress, Redundant, SOURCES, mutate};
-pub use scenario::Scenario;
+pub use scenario::{Scenario, one_in};
 
 pub use subjects::{
     Chosen, MutationSample, SUBJECTS, Shape, Subject, counterexamples, scenarios, shapes,

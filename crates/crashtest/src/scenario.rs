@@ -4,8 +4,17 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use remanent_crashsim::{Config, Report, Sim, Subject, Workload};
+use remanent_crashsim::{Config, Nested, Report, Sim, Subject, Workload};
 use xxhash_rust::xxh3::xxh3_64;
+
+/// The settings of an exploration with one in so many images at each crash point, at least one.
+pub fn one_in(share: u64, config: &Config) -> Config {
+    let part = |images: u64| images.div_ceil(share);
+    let Nested { one_in, samples, .. } = config.nested;
+    let nested = Nested { one_in: one_in * share, samples: part(samples), ..config.nested };
+    let (full_max, samples) = (part(config.full_max), part(config.samples));
+    Config { full_max, samples, nested, ..config.clone() }
+}
 
 /// A structure, and the settings of its exploration.
 pub struct Scenario {

@@ -13,6 +13,10 @@
 //!
 //! A program without Rust's own harness: its tests follow from the list of subjects.
 //!
+//! Of the images that a scenario states, each change has a third explored: at every crash point,
+//! with every seed, and to the same coverage. `REMANENT_EXPLORE=full` explores all, as is done
+//! before a release.
+//!
 //! With `REMANENT_QUICK` set (`./ci/test --quick`) each scenario runs with its first seed alone and
 //! ends after some thousand images, mutation is left out, and nothing is asked of coverage: that
 //! needs all seeds.
@@ -22,6 +26,7 @@
 #[path = "exploration/coverage.rs"]
 mod coverage;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -29,11 +34,15 @@ use std::time::Instant;
 use libtest_mimic::{Arguments, Failed, Trial};
 use remanent_crashsim::{Config, Mutation};
 use remanent_crashtest::{
-    MutationSample, Progress, Redundant, SOURCES, SUBJECTS, Scenario, Subject, mutate, scenarios,
+    MutationSample, Progress, Redundant, SOURCES, SUBJECTS, Scenario, Subject, mutate, one_in,
+    scenarios,
 };
 
 fn main() {
-    let mut trials: Vec<Trial> = SUBJECTS.iter().flat_map(trials_of).collect();
+    let mut subjects: Vec<&Subject> = SUBJECTS.iter().collect();
+    // The longest first: the others keep the other threads busy meanwhile.
+    subjects.sort_by_key(|subject| Reverse((subject.scenarios)().len()));
+    let mut trials: Vec<Trial> = subjects.into_iter().flat_map(trials_of).collect();
     let any = timed("structures::a_missing_flush_or_fence_is_noticed".into(), miss_any);
     trials.push(any.with_ignored_flag(is_quick()));
     trials.push(Trial::test("coverage::calls_are_found", coverage::find_calls));
@@ -66,9 +75,10 @@ fn trials_of(subject: &'static Subject) -> Vec<Trial> {
 /// Explores a subject's scenarios: none may be violated, each must reach what it states, so many
 /// images at least must be judged, and every flush and fence of its sources executed.
 fn explore(subject: &Subject) -> Result<(), Failed> {
+    let share = share();
     let (mut images, mut sites) = (0, BTreeSet::new());
     for scenario in (subject.scenarios)() {
-        let config = Config { seeds: 0..scenario.weight, ..scenario.config.clone() };
+        let config = Config { seeds: 0..scenario.weight, ..one_in(share, &scenario.config) };
         let start = Instant::now();
         let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
         ensure(report.is_clean(), || format!("{}: {report}", scenario.name))?;
@@ -79,10 +89,19 @@ fn explore(subject: &Subject) -> Result<(), Failed> {
         images += report.images;
         sites.extend(report.sites);
     }
-    let images_min = subject.images_min;
+    let images_min = subject.images_min / share;
     ensure(images >= images_min, || format!("{images} images, less than {images_min}"))?;
     let missed = coverage::unreached(subject, &sites);
     ensure(missed.is_empty(), || format!("no scenario comes to these: {missed:#?}"))
+}
+
+/// One of how many images of a scenario is explored.
+fn share() -> u64 {
+    match std::env::var("REMANENT_EXPLORE") {
+        Ok(value) if value == "full" => 1,
+        Ok(value) => panic!("REMANENT_EXPLORE is {value:?}; only \"full\" is known"),
+        Err(_) => 3,
+    }
 }
 
 /// Explores a subject's scenarios with one seed each, until enough images were judged: none may be
