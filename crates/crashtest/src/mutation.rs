@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use remanent_crashsim::{Fate, Mutant, Mutation, Site, Sources};
 
-use crate::scenario::{Scenario, one_in};
+use crate::scenario::Scenario;
 
 /// Progress of a mutation run.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +51,7 @@ pub fn mutate(
     for scenario in scenarios {
         let mut config = scenario.config.clone();
         (config.seeds, config.jobs, config.violations_max) = (0..seeds * scenario.weight, jobs, 1);
-        // In tests, some images suffice to come to the sites that a scenario can come to.
-        let share = if redundant == Redundant::Believed { 8 } else { 1 };
-        let sites = scenario.explore(&one_in(share, &config), |_| ControlFlow::Continue(())).sites;
+        let sites = scenario.explore(&config, |_| ControlFlow::Continue(())).sites;
         met.extend(sites.iter().filter(|site| is_ours(site)));
         for site in sites {
             if !is_ours(&site)

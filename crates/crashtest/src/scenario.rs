@@ -7,13 +7,22 @@ use std::sync::Arc;
 use remanent_crashsim::{Config, Nested, Report, Sim, Subject, Workload};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The settings of an exploration with one in so many images at each crash point, at least one.
+/// The settings of a shorter exploration: limits of images, and how often a life behind a crash is
+/// crashed, or a process killed, are divided by `share`, which is not 0. A few images are left at
+/// each crash point.
+///
+/// Numbers of images depend on the limits, so the command that repeats a violation names the share.
 pub fn one_in(share: u64, config: &Config) -> Config {
+    if share == 1 {
+        return config.clone();
+    }
     let part = |images: u64| images.div_ceil(share);
     let Nested { one_in, samples, .. } = config.nested;
-    let nested = Nested { one_in: one_in * share, samples: part(samples), ..config.nested };
+    let one_in = one_in.saturating_mul(share);
+    let nested = Nested { one_in, samples: part(samples), ..config.nested };
     let (full_max, samples) = (part(config.full_max), part(config.samples));
-    Config { full_max, samples, nested, ..config.clone() }
+    let command = format!("{} --share {share}", config.command);
+    Config { full_max, samples, nested, command, ..config.clone() }
 }
 
 /// A structure, and the settings of its exploration.

@@ -13,9 +13,10 @@
 //!
 //! A program without Rust's own harness: its tests follow from the list of subjects.
 //!
-//! Of the images that a scenario states, each change has a third explored: at every crash point,
-//! with every seed, and to the same coverage. `REMANENT_EXPLORE=full` explores all, as is done
-//! before a release.
+//! Usually, limits of images at a crash point are a third of what a scenario states, and a third as
+//! many processes are killed and lives behind a crash crashed again. Seeds, events that have to be
+//! reached, and flushes and fences that have to be executed are the same. `REMANENT_EXPLORE=full`
+//! explores all that scenarios state, as is done before a release.
 //!
 //! With `REMANENT_QUICK` set (`./ci/test --quick`) each scenario runs with its first seed alone and
 //! ends after some thousand images, mutation is left out, and nothing is asked of coverage: that
@@ -95,7 +96,7 @@ fn explore(subject: &Subject) -> Result<(), Failed> {
     ensure(missed.is_empty(), || format!("no scenario comes to these: {missed:#?}"))
 }
 
-/// One of how many images of a scenario is explored.
+/// By how much the limits of scenarios are divided.
 fn share() -> u64 {
     match std::env::var("REMANENT_EXPLORE") {
         Ok(value) if value == "full" => 1,

@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use remanent_crashsim::{Config, Mutation, Only, Report};
-use remanent_crashtest::{Redundant, SOURCES, Scenario, counterexamples, mutate, scenarios};
+use remanent_crashtest::{
+    Redundant, SOURCES, Scenario, counterexamples, mutate, one_in, scenarios,
+};
 use serde_json::{Value, json};
 
 use super::output::{has_failed, say};
@@ -55,6 +57,11 @@ pub(crate) struct CrashTest {
     /// List the scenarios, and end
     #[arg(long)]
     list: bool,
+    /// Divide the limits of images at a crash point by this; tests do so by 3, and name it in the
+    /// command that repeats a violation
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "mutate",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    share: u64,
     /// Repeat one run; with `--point` and `--image`, one crash of it
     #[arg(long, value_name = "SEED", requires = "structure", conflicts_with = "mutate")]
     seed: Option<u64>,
@@ -176,7 +183,7 @@ impl CrashTest {
             let count = self.seeds * scenario.weight;
             let seeds = self.seed.map_or(0..count, |seed| seed..seed + 1);
             let (jobs, only) = (self.jobs(), only.cloned());
-            let config = Config { seeds, jobs, only, ..scenario.config.clone() };
+            let config = Config { seeds, jobs, only, ..one_in(self.share, &scenario.config) };
             let report = scenario.explore(&config, |report| {
                 let (images, schedules) = (report.images, report.schedules);
                 progress.set_message(format!(

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use remanent_crashsim::Config;
-use remanent_crashtest::{SUBJECTS, counterexamples, scenarios};
+use remanent_crashtest::{SUBJECTS, counterexamples, one_in, scenarios};
 
 /// The folders of `src/subjects`.
 fn folders() -> Vec<PathBuf> {
@@ -83,4 +83,23 @@ fn a_seed_alone_decides_what_a_run_does() {
         };
         assert_eq!(run(), run(), "{name}");
     }
+}
+
+/// Numbers of images follow from the limits, which a command has to name.
+#[test]
+fn a_violation_within_divided_limits_is_repeated_by_its_command() {
+    let mut found = 0;
+    for scenario in counterexamples() {
+        let config = Config { seeds: 0..scenario.weight, ..one_in(3, &scenario.config) };
+        let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
+        let Some(violation) = report.violations.into_iter().next() else { continue };
+        found += 1;
+        assert!(violation.command.contains(" --share 3 --seed "), "{}", violation.command);
+        let seeds = violation.seed..violation.seed + 1;
+        let config = Config { seeds, only: Some(violation.only()), ..config };
+        let repeated = scenario.explore(&config, |_| ControlFlow::Continue(()));
+        let what = repeated.violations.into_iter().next().map(|repeated| repeated.what);
+        assert_eq!(what, Some(violation.what), "{}", violation.command);
+    }
+    assert!(found > 0);
 }
