@@ -437,6 +437,14 @@ pub enum Error {
     /// A snapshot or a transaction of one database was used for a table of another.
     #[error("the snapshot or transaction is of another database than the table")]
     OtherDatabase,
+    /// More values than the dictionary of a column can have.
+    #[error("column {column:?} of table {table:?} has had as many values as a dictionary can have")]
+    TooManyValues {
+        /// Name of the table.
+        table: String,
+        /// Name of the column.
+        column: String,
+    },
     /// More rows than a table can have.
     #[error("table {table:?} has as many rows as a table can have")]
     TooManyRows {

@@ -60,6 +60,7 @@
 mod alter;
 mod catalog;
 mod database;
+mod dictionary;
 mod engine;
 mod error;
 mod foreign;
@@ -105,6 +106,9 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/catalog/drop.rs", include_str!("catalog/drop.rs")),
     ("src/catalog/layout.rs", include_str!("catalog/layout.rs")),
     ("src/catalog/ops.rs", include_str!("catalog/ops.rs")),
+    ("src/dictionary/layout.rs", include_str!("dictionary/layout.rs")),
+    ("src/dictionary/ops.rs", include_str!("dictionary/ops.rs")),
+    ("src/dictionary/recover.rs", include_str!("dictionary/recover.rs")),
     ("src/engine.rs", include_str!("engine.rs")),
     ("src/table/extension.rs", include_str!("table/extension.rs")),
     ("src/table/ops.rs", include_str!("table/ops.rs")),

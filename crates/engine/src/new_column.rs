@@ -26,13 +26,13 @@ impl NewColumn {
     /// A column that has a value in every row: the [default](NewColumn::default) in those rows that
     /// are given no other one.
     pub fn new(name: impl Into<String>, of_type: Type) -> Self {
-        Self::of(Column { name: name.into(), of_type, is_nullable: false })
+        Self::of(Column { name: name.into(), of_type, is_nullable: false, dictionary: None })
     }
 
     /// A column that may have no value: NULL in those rows that are given no value, unless there is
     /// a [default](NewColumn::default).
     pub fn nullable(name: impl Into<String>, of_type: Type) -> Self {
-        Self::of(Column { name: name.into(), of_type, is_nullable: true })
+        Self::of(Column { name: name.into(), of_type, is_nullable: true, dictionary: None })
     }
 
     fn of(column: Column) -> Self {
@@ -78,7 +78,7 @@ impl NewColumn {
             return Err(format!("it cannot have {}", column.of_type));
         }
         let all = columns.iter().chain([column]);
-        let len: usize = all.map(|column| column.of_type.cell_len()).sum();
+        let len: usize = all.map(Column::cell_len).sum();
         if len > ROW_LEN_MAX {
             return Err(format!("rows would have {len} bytes; {ROW_LEN_MAX} are possible"));
         }
@@ -136,8 +136,12 @@ mod tests {
 
     #[test]
     fn wrong_descriptions_are_refused_with_their_reason() {
-        let column =
-            |name: &str, of_type| Column { name: name.to_owned(), of_type, is_nullable: false };
+        let column = |name: &str, of_type| Column {
+            name: name.to_owned(),
+            of_type,
+            is_nullable: false,
+            dictionary: None,
+        };
         let few = [column("a", Type::U8)];
         let many: Vec<Column> =
             (0..COLUMNS_MAX).map(|at| column(&format!("c{at}"), Type::U8)).collect();

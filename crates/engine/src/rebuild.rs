@@ -55,6 +55,11 @@ impl<M: Medium> Engine<M> {
     /// read, adds a part of what was read to the index that is wanted most.
     fn rebuild_part(&self) -> Result<Part> {
         let tables = self.schema.lock(self.medium()).tables.clone();
+        for dictionary in tables.iter().flat_map(|table| table.dictionaries.iter().flatten()) {
+            if dictionary.rebuild()? {
+                return Ok(Part::Done);
+            }
+        }
         let mut unread: Vec<_> = tables.iter().filter(|of| !of.rebuilding.is_over()).collect();
         unread.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
         for table in &unread {

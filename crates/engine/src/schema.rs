@@ -1,7 +1,7 @@
 //! How a table is described when it is created.
 
 use crate::index::order;
-use crate::value::Type;
+use crate::value::{ID_LEN, Type};
 use crate::{Error, Result};
 
 /// Columns of a table at the most.
@@ -26,6 +26,19 @@ pub struct Column {
     pub of_type: Type,
     /// Whether a row may have no value.
     pub is_nullable: bool,
+    /// Where the index of its dictionary lies, if the column has one: rows have the number of their
+    /// value there. `None` if rows have their values themselves.
+    pub dictionary: Option<Placement>,
+}
+
+impl Column {
+    /// Bytes of its cell in a row.
+    pub(crate) fn cell_len(&self) -> usize {
+        match self.dictionary {
+            Some(_) => ID_LEN,
+            None => self.of_type.cell_len(),
+        }
+    }
 }
 
 /// What an index promises.
@@ -110,6 +123,9 @@ pub struct TableSpec {
     pub(crate) tile_rows: Option<u32>,
     /// Names of indexes that were to be placed or ordered, and are not there.
     unknown: Vec<String>,
+    /// Names of columns that were to be encoded, or whose dictionaries were to be placed, and are
+    /// not there.
+    unknown_columns: Vec<String>,
 }
 
 /// An index whose columns are names still.
@@ -132,23 +148,97 @@ impl TableSpec {
             foreign_keys: Vec::new(),
             tile_rows: None,
             unknown: Vec::new(),
+            unknown_columns: Vec::new(),
         }
     }
 
     /// Adds a column that has a value in every row.
     #[must_use]
     pub fn column(self, name: impl Into<String>, of_type: Type) -> Self {
-        self.with(Column { name: name.into(), of_type, is_nullable: false })
+        self.with(Column { name: name.into(), of_type, is_nullable: false, dictionary: None })
     }
 
     /// Adds a column that may have no value.
     #[must_use]
     pub fn nullable(self, name: impl Into<String>, of_type: Type) -> Self {
-        self.with(Column { name: name.into(), of_type, is_nullable: true })
+        self.with(Column { name: name.into(), of_type, is_nullable: true, dictionary: None })
     }
 
     fn with(mut self, column: Column) -> Self {
         self.columns.push(column);
+        self
+    }
+
+    /// Encodes columns that were named so far, each by a dictionary of its own: a row has a value's
+    /// number there, of 4 bytes, and the dictionary has each value once.
+    ///
+    /// Worth it for long values of which there are few. A value that the column has never had costs
+    /// the statement one fence more; values are never removed from a dictionary. Columns that are
+    /// [added](crate::Database::add_column) later are not encoded.
+    ///
+    /// ```
+    /// use remanent_engine::{TableSpec, Type};
+    ///
+    /// let orders = TableSpec::new("orders")
+    ///     .column("number", Type::U32)
+    ///     .column("country", Type::Text { max: 60 })
+    ///     .primary_key(["number"])
+    ///     .index("by_country", ["country"])
+    ///     .encoded(["country"]);
+    /// # let pool = remanent_pmem::Pool::options().create_in_memory()?;
+    /// # let shop = remanent_engine::Database::create(&pool, "shop")?;
+    /// let orders = shop.create_table(&orders)?;
+    /// orders.insert(&[1.into(), "Norway".into()])?;
+    /// let by_country = orders.prepare_find("by_country")?;
+    /// # use std::ops::ControlFlow;
+    /// # use remanent_engine::Row;
+    /// let visit = |row: &Row<'_>| ControlFlow::Break(row.get::<u32>(0));
+    /// let found = by_country.run(&shop.snapshot(), &["Norway".into()], visit)?;
+    /// assert_eq!(found.transpose()?, Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn encoded<'n>(self, columns: impl IntoIterator<Item = &'n str>) -> Self {
+        self.with_each_column(columns, |column| {
+            column.dictionary.get_or_insert_default();
+            true
+        })
+    }
+
+    /// [Encodes](TableSpec::encoded) all columns that were named so far.
+    #[must_use]
+    pub fn all_encoded(mut self) -> Self {
+        for column in &mut self.columns {
+            column.dictionary.get_or_insert_default();
+        }
+        self
+    }
+
+    /// Says where the indexes of dictionaries lie, by which the number of a value is found: in the
+    /// pool, if nothing is said. The columns have to be [encoded](TableSpec::encoded) by then. An
+    /// index in DRAM is rebuilt from its dictionary. Reading needs none.
+    #[must_use]
+    pub fn place_dictionaries<'n>(
+        self,
+        columns: impl IntoIterator<Item = &'n str>,
+        placement: Placement,
+    ) -> Self {
+        self.with_each_column(columns, |column| {
+            column.dictionary.as_mut().map(|place| *place = placement).is_some()
+        })
+    }
+
+    fn with_each_column<'n>(
+        mut self,
+        columns: impl IntoIterator<Item = &'n str>,
+        change: impl Fn(&mut Column) -> bool,
+    ) -> Self {
+        for name in columns {
+            let found = self.columns.iter_mut().find(|column| column.name == name);
+            if !found.is_some_and(&change) {
+                self.unknown_columns.push(name.to_owned());
+            }
+        }
         self
     }
 
@@ -343,12 +433,18 @@ impl TableSpec {
                 return Err(format!("column {:?} cannot have {}", column.name, column.of_type));
             }
         }
-        let len: usize = self.columns.iter().map(|column| column.of_type.cell_len()).sum();
+        let len: usize = self.columns.iter().map(Column::cell_len).sum();
         if len > ROW_LEN_MAX {
             return Err(format!("its rows have {len} bytes; {ROW_LEN_MAX} are possible"));
         }
         if self.indexes.len() > INDEXES_MAX {
             return Err(format!("it has more than {INDEXES_MAX} indexes"));
+        }
+        if let Some(name) = self.unknown_columns.first() {
+            return Err(format!(
+                "column {name:?} is to be encoded, and was not named before; or its dictionary is \
+                 to be placed, and it is not encoded"
+            ));
         }
         if let Some(name) = self.unknown.first() {
             return Err(format!(
@@ -561,6 +657,11 @@ mod tests {
             (one().unique("u", []), "has no columns"),
             (one().unique("primary", ["a"]), "only the index of the primary key is named"),
             (one().unique("u", ["a"]).unique("u", ["b"]), "two indexes have the name \"u\""),
+            (one().encoded(["c"]), "column \"c\" is to be encoded, and was not"),
+            (
+                one().encoded(["a"]).place_dictionaries(["b"], Placement::Dram),
+                "column \"b\" is to be encoded, and was not",
+            ),
             (one().place(["u"], Placement::Dram), "index \"u\" is to be placed or ordered, and"),
             (one().ordered(["u"]).unique("u", ["a"]), "index \"u\" is to be placed or ordered"),
             (

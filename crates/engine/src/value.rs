@@ -36,6 +36,11 @@ pub enum Type {
     },
 }
 
+/// Bytes of a cell that has the number of a value in a dictionary.
+pub(crate) const ID_LEN: usize = 4;
+/// Bytes of a plain cell at the most.
+pub(crate) const CELL_LEN_MAX: usize = 256;
+
 impl Type {
     /// An integer of one byte.
     pub const I8: Type = Type::Int { len: 1 };

@@ -47,10 +47,8 @@ impl Dead {
     fn has<M: Medium>(&self, medium: &M, block: Block) -> bool {
         let tag = medium.load(block.offset);
         match Kind::of_tag(tag) {
-            Some((Kind::Run | Kind::Tile | Kind::Extension | Kind::Version, table)) => {
-                self.tables.contains(&table)
-            }
             Some((Kind::State | Kind::List, _)) => false,
+            Some((_, table)) => self.tables.contains(&table),
             None => Words::owner_of(medium, block)
                 .is_some_and(|index| self.indexes.contains(&index.get())),
         }
@@ -115,20 +113,46 @@ impl<M: Medium> Engine<M> {
                 |block: Block| !fixed.contains(&block.offset) && of_dead.has(self.medium(), block);
             next = self.heap.sweep(from, is_dead)?;
         }
-        for entry in dead {
-            let mut schema = self.schema.lock(self.medium());
-            let mut catalog = schema.next_catalog();
-            catalog.dropped.retain(|other| *other != entry);
-            let gone: Vec<u64> = entry.fixed_blocks().collect();
-            match self.replace_catalog(&mut schema, catalog, &gone) {
-                Err(error) if error.is_full() => return Ok(()),
-                replaced => replaced?,
+        for mut entry in dead {
+            // Those of many dictionaries one after the other: a lane has so many suspects.
+            while entry.indexes.len() > INDEXES_MAX {
+                let rest = entry.indexes.split_off(entry.indexes.len() - INDEXES_MAX);
+                let part = DroppedEntry { table: None, indexes: rest };
+                if !self.forget_dropped(&part, |other| {
+                    if other.table == entry.table && other.indexes.ends_with(&part.indexes) {
+                        other.indexes.clone_from(&entry.indexes);
+                    }
+                    true
+                })? {
+                    return Ok(());
+                }
             }
-            for (number, _) in entry.indexes.iter().filter(|(_, header)| header.is_none()) {
-                self.dram.remove(*number)?;
+            if !self.forget_dropped(&entry, |other| *other != entry)? {
+                return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Frees the blocks by which something is known that was dropped. `keep` says which entries the
+    /// catalog still has, and changes them. False if a full pool has no room for that catalog.
+    fn forget_dropped(
+        &self,
+        gone: &DroppedEntry,
+        keep: impl FnMut(&mut DroppedEntry) -> bool,
+    ) -> Result<bool> {
+        let mut schema = self.schema.lock(self.medium());
+        let mut catalog = schema.next_catalog();
+        catalog.dropped.retain_mut(keep);
+        let blocks: Vec<u64> = gone.fixed_blocks().collect();
+        match self.replace_catalog(&mut schema, catalog, &blocks) {
+            Err(error) if error.is_full() => return Ok(false),
+            replaced => replaced?,
+        }
+        for (number, _) in gone.indexes.iter().filter(|(_, header)| header.is_none()) {
+            self.dram.remove(*number)?;
+        }
+        Ok(true)
     }
 
     /// Dropped tables and indexes that nobody has.

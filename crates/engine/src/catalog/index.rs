@@ -161,9 +161,10 @@ impl<M: Medium> Engine<M> {
         catalog.last_number += 1;
         let number = catalog.last_number;
         let mut lane = self.heap.enter().prepare_to_write();
-        let mut made = Made { blocks: Vec::new(), indexes: Vec::new() };
+        let mut made = Made::nothing();
+        let how = (spec.structure, spec.placement);
         let mut make = || -> Result<()> {
-            let rows = self.make_rows(&mut lane, &mut made.blocks, number, spec)?;
+            let rows = self.make_rows(&mut lane, &mut made.blocks, number, how)?;
             let rows = rows.ok_or_else(|| too_much(&table.name, "indexes"))?;
             let header = rows.header();
             made.indexes.push(Index::new(&table.format, spec.clone(), number, rows));

@@ -13,14 +13,14 @@
 use remanent_pmem::{Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Catalog, DroppedEntry, IndexEntry, TableEntry};
+use super::{Catalog, DictionaryEntry, DroppedEntry, IndexEntry, TableEntry};
 use crate::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeyEntry};
 use crate::new_column::AddedColumn;
 use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement, Structure};
 use crate::value::Type;
 
 /// Version of the layout, part of the root's type.
-pub(crate) const LAYOUT: u64 = 6;
+pub(crate) const LAYOUT: u64 = 7;
 
 /// Header: offset of the catalog.
 pub(crate) const HEADER_CATALOG: u64 = 0;
@@ -170,7 +170,7 @@ impl DroppedEntry {
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let (number, state) = (reader.small()?, reader.number()?);
-        let indexes = reader.all(INDEXES_MAX, |reader| {
+        let indexes = reader.all(INDEXES_MAX + COLUMNS_MAX, |reader| {
             let (number, header) = (reader.small()?, reader.number()?);
             Some((number, (header != 0).then_some(header)))
         })?;
@@ -189,7 +189,8 @@ impl Column {
         let name = reader.text()?;
         let code: u16 = reader.number()?.try_into().ok()?;
         let of_type = Type::from_code(code.to_le_bytes())?;
-        Some(Column { name, of_type, is_nullable: reader.number()? != 0 })
+        // Dictionaries come with their table.
+        Some(Column { name, of_type, is_nullable: reader.number()? != 0, dictionary: None })
     }
 }
 
@@ -213,6 +214,13 @@ impl TableEntry {
         for index in &self.indexes {
             index.write(writer);
         }
+        writer.number(self.dictionaries.len() as u64);
+        for DictionaryEntry { column, state, number, header } in &self.dictionaries {
+            writer.number(*column as u64);
+            writer.number(*state);
+            writer.number(*number);
+            writer.number(header.unwrap_or(0));
+        }
         writer.number(self.foreign_keys.len() as u64);
         for key in &self.foreign_keys {
             key.write(writer);
@@ -226,13 +234,17 @@ impl TableEntry {
             let column = Column::read(reader)?;
             Some((column, reader.number()? != 0))
         })?;
-        let (columns, are_keys): (Vec<_>, _) = columns.into_iter().unzip();
+        let (mut columns, are_keys): (Vec<Column>, _) = columns.into_iter().unzip();
         let added = reader.all(COLUMNS_MAX - columns.len(), |reader| {
             let (column, default) = (Column::read(reader)?, reader.bytes()?);
             Some(AddedColumn { column, default }).filter(AddedColumn::is_valid)
         })?;
         let count = columns.len() + added.len();
         let indexes = reader.all(INDEXES_MAX, |reader| IndexEntry::read(reader, count))?;
+        let dictionaries = reader.all(columns.len(), DictionaryEntry::read)?;
+        for entry in &dictionaries {
+            columns.get_mut(entry.column)?.dictionary = Some(entry.placement());
+        }
         let foreign_keys =
             reader.all(FOREIGN_KEYS_MAX, |reader| ForeignKeyEntry::read(reader, count))?;
         Some(TableEntry {
@@ -242,10 +254,19 @@ impl TableEntry {
             are_keys,
             added,
             indexes,
+            dictionaries,
             foreign_keys,
             state,
             tile_rows,
         })
+    }
+}
+
+impl DictionaryEntry {
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (column, state) = (reader.number()?.try_into().ok()?, reader.number()?);
+        let (number, header) = (reader.small()?, reader.number()?);
+        Some(DictionaryEntry { column, state, number, header: (header != 0).then_some(header) })
     }
 }
 
@@ -328,6 +349,7 @@ mod tests {
             name: name.to_owned(),
             of_type,
             is_nullable,
+            dictionary: None,
         };
         let index = |number, header: Option<u64>| {
             let spec = IndexSpec {
@@ -344,11 +366,20 @@ mod tests {
             number: 3,
             columns: vec![
                 column("id", Type::U32, false),
-                column("name", Type::Text { max: 15 }, true),
+                Column {
+                    dictionary: Some(Placement::Dram),
+                    ..column("name", Type::Text { max: 15 }, true)
+                },
             ],
             are_keys: vec![true, false],
             added: vec![AddedColumn { column: column("age", Type::U8, true), default: vec![0, 9] }],
             indexes: vec![index(4, Some(0x1_0000)), index(5, None)],
+            dictionaries: vec![DictionaryEntry {
+                column: 1,
+                state: 0x4_0000,
+                number: 8,
+                header: None,
+            }],
             foreign_keys: vec![ForeignKeyEntry {
                 name: "to itself".to_owned(),
                 columns: vec![1, 0],

@@ -14,10 +14,11 @@ pub(crate) mod recover;
 
 use remanent_pmem::Medium;
 
+use crate::dictionary::recover::Site;
 use crate::foreign::spec::ForeignKeyEntry;
 use crate::index::Index;
 use crate::new_column::AddedColumn;
-use crate::schema::{Column, IndexSpec};
+use crate::schema::{Column, IndexSpec, Placement};
 use crate::table::layout::Format;
 
 pub(crate) use self::layout::{
@@ -42,13 +43,15 @@ pub(crate) struct Catalog {
 pub(crate) struct DroppedEntry {
     /// The table's number, and the offset of its state.
     pub(crate) table: Option<(u32, u64)>,
-    /// Numbers and headers of its indexes.
+    /// Numbers and headers of its indexes, and of those of its dictionaries.
     pub(crate) indexes: Vec<(u32, Option<u64>)>,
 }
 
 impl DroppedEntry {
     pub(crate) fn of(table: &TableEntry) -> Self {
-        let indexes = table.indexes.iter().map(|index| (index.number, index.header)).collect();
+        let indexes = table.indexes.iter().map(|index| (index.number, index.header));
+        let of_dictionaries = table.dictionaries.iter().map(|of| (of.number, of.header));
+        let indexes = indexes.chain(of_dictionaries).collect();
         DroppedEntry { table: Some((table.number, table.state)), indexes }
     }
 
@@ -95,11 +98,39 @@ pub(crate) struct TableEntry {
     /// Columns that were added since.
     pub(crate) added: Vec<AddedColumn>,
     pub(crate) indexes: Vec<IndexEntry>,
+    /// Those of encoded columns, in the order of these.
+    pub(crate) dictionaries: Vec<DictionaryEntry>,
     /// Those by which its rows refer to others.
     pub(crate) foreign_keys: Vec<ForeignKeyEntry>,
     /// Offset of its state.
     pub(crate) state: u64,
     pub(crate) tile_rows: Option<u32>,
+}
+
+/// The dictionary of an encoded column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DictionaryEntry {
+    /// Number of the column.
+    pub(crate) column: usize,
+    /// Offset of its state.
+    pub(crate) state: u64,
+    /// Number of its index.
+    pub(crate) number: u32,
+    /// Offset of the header of its index; `None` if that is in DRAM.
+    pub(crate) header: Option<u64>,
+}
+
+impl DictionaryEntry {
+    /// Where its index lies.
+    pub(crate) fn placement(&self) -> Placement {
+        if self.header.is_some() { Placement::Pmem } else { Placement::Dram }
+    }
+
+    /// What it takes to find it, in a table of this number and these columns.
+    pub(crate) fn site(&self, table: &TableEntry) -> Site {
+        let DictionaryEntry { column, state, .. } = *self;
+        Site { state, table: table.number, column, of_type: table.columns[column].of_type }
+    }
 }
 
 /// An index of a table.

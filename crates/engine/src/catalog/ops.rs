@@ -6,11 +6,13 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::{Medium, WORD_LEN};
 use remanent_structures::shared::{MemberId, Site};
 
-use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, IndexEntry, TableEntry};
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DictionaryEntry, IndexEntry, TableEntry};
+use crate::dictionary;
+use crate::dictionary::recover::FoundDictionary;
 use crate::engine::Engine;
 use crate::foreign::spec::ForeignKeyEntry;
 use crate::index::{Index, Rows, Words};
-use crate::schema::{IndexSpec, Placement, TableSpec};
+use crate::schema::{IndexSpec, Placement, Structure, TableSpec};
 use crate::table::Table;
 use crate::table::layout::{Format, Kind, NUMBER, STATE_LEN};
 use crate::{Error, Result};
@@ -29,12 +31,24 @@ type DescribedTable<'d> = (&'d TableSpec, &'d [IndexSpec], &'d [ForeignKeyEntry]
 pub(super) struct Made<M: Medium> {
     pub(super) blocks: Vec<Block>,
     pub(super) indexes: Vec<Index<M>>,
+    /// Those of encoded columns, and their indexes.
+    pub(super) dictionaries: Vec<(DictionaryEntry, Rows<M>)>,
 }
 
+/// A table that is durable, and not open.
+type MadeTable<M> = (Catalog, TableEntry, Made<M>);
+
 impl<M: Medium> Made<M> {
+    pub(super) fn nothing() -> Self {
+        Made { blocks: Vec::new(), indexes: Vec::new(), dictionaries: Vec::new() }
+    }
+
     pub(super) fn give_back(self, lane: &mut Lane<'_, M>) -> Result<()> {
         for index in self.indexes {
             index.rows.abandon(lane)?;
+        }
+        for (_, rows) in self.dictionaries {
+            rows.abandon(lane)?;
         }
         for block in self.blocks {
             lane.give_back(block);
@@ -65,8 +79,14 @@ impl<M: Medium> Engine<M> {
             }
             made => made,
         };
-        let (catalog, entry, indexes) = made?;
-        let table = Arc::new(Table::open(&self.heap, entry.clone(), indexes, &self.statuses)?);
+        let (catalog, entry, Made { indexes, dictionaries, .. }) = made?;
+        let mut of_columns = Vec::new();
+        for (of, rows) in dictionaries {
+            let found = FoundDictionary::find(&self.heap, of.site(&entry))?;
+            of_columns.push((of.column, found.open(rows)?));
+        }
+        let opened = Table::open(&self.heap, entry.clone(), indexes, of_columns, &self.statuses);
+        let table = Arc::new(opened?);
         // Before anybody gets the table.
         schema.attach_foreign_keys(&entry, &table)?;
         schema.last_number = catalog.last_number;
@@ -77,14 +97,10 @@ impl<M: Medium> Engine<M> {
 
     /// Makes the table durable. It does so in one lane, so that a crash leaves no block that nobody
     /// asks about.
-    fn make_table(
-        &self,
-        before: &Catalog,
-        described: DescribedTable<'_>,
-    ) -> Result<(Catalog, TableEntry, Vec<Index<M>>)> {
+    fn make_table(&self, before: &Catalog, described: DescribedTable<'_>) -> Result<MadeTable<M>> {
         let mut catalog = before.clone();
         let mut lane = self.heap.enter().prepare_to_write();
-        let mut made = Made { blocks: Vec::new(), indexes: Vec::new() };
+        let mut made = Made::nothing();
         let entry = match self.prepare_table(&mut lane, &mut made, &mut catalog, described) {
             Ok(entry) => entry,
             Err(error) => {
@@ -94,7 +110,7 @@ impl<M: Medium> Engine<M> {
         };
         let new = made.blocks.last().expect("the catalog's block is the last").offset;
         self.publish_catalog(&mut lane, new, &[])?;
-        Ok((catalog, entry, made.indexes))
+        Ok((catalog, entry, made))
     }
 
     /// Writes and flushes everything of a new table, and a catalog that has it.
@@ -120,9 +136,21 @@ impl<M: Medium> Engine<M> {
         medium.flush(state, 2 * WORD_LEN);
         for index in indexes {
             let number = next_number();
-            let rows = self.make_rows(lane, &mut made.blocks, number, index)?;
+            let how = (index.structure, index.placement);
+            let rows = self.make_rows(lane, &mut made.blocks, number, how)?;
             let rows = rows.ok_or_else(|| too_much(&spec.name, "indexes"))?;
             made.indexes.push(Index::new(&format, index.clone(), number, rows));
+        }
+        for (column, of_column) in spec.columns.iter().enumerate() {
+            let Some(placement) = of_column.dictionary else { continue };
+            let state = self.zeroed(lane, &mut made.blocks, dictionary::STATE_LEN)?;
+            dictionary::new_state(medium, state, number, column as u32);
+            let number = next_number();
+            let how = (Structure::Hash, placement);
+            let rows = self.make_rows(lane, &mut made.blocks, number, how)?;
+            let rows = rows.ok_or_else(|| too_much(&spec.name, "dictionaries"))?;
+            let header = rows.header();
+            made.dictionaries.push((DictionaryEntry { column, state, number, header }, rows));
         }
         let entry = TableEntry {
             name: spec.name.clone(),
@@ -131,6 +159,7 @@ impl<M: Medium> Engine<M> {
             are_keys,
             added: Vec::new(),
             indexes: made.indexes.iter().map(IndexEntry::of).collect(),
+            dictionaries: made.dictionaries.iter().map(|(entry, _)| entry.clone()).collect(),
             foreign_keys: foreign_keys.to_vec(),
             state,
             tile_rows: spec.tile_rows,
@@ -153,15 +182,15 @@ impl<M: Medium> Engine<M> {
         lane: &mut Lane<'_, M>,
         blocks: &mut Vec<Block>,
         number: u32,
-        spec: &IndexSpec,
+        (structure, placement): (Structure, Placement),
     ) -> Result<Option<Rows<M>>> {
         let Some(member) = MemberId::new(number) else { return Ok(None) };
-        Ok(Some(match spec.placement {
-            Placement::Dram => self.dram.create(number, spec.structure)?,
+        Ok(Some(match placement {
+            Placement::Dram => self.dram.create(number, structure)?,
             Placement::Pmem => {
-                let header = self.zeroed(lane, blocks, Words::<M>::header_len(spec.structure))?;
+                let header = self.zeroed(lane, blocks, Words::<M>::header_len(structure))?;
                 let site = Site::shared(&self.heap, header, member);
-                let words = Words::create_in_lane(spec.structure, site, lane)?;
+                let words = Words::create_in_lane(structure, site, lane)?;
                 Rows::Pool { header, words }
             }
         }))

@@ -8,7 +8,10 @@ use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::RowIndex;
 use remanent_structures::shared::{Found, MemberId, Recovery, Site};
 
-use super::{CatalogBlock, DroppedEntry, HEADER_CATALOG, HEADER_SLOTS, IndexEntry};
+use super::{CatalogBlock, DroppedEntry, HEADER_CATALOG, HEADER_SLOTS, IndexEntry, TableEntry};
+use crate::Error;
+use crate::dictionary::Dictionary;
+use crate::dictionary::recover::FoundDictionary;
 use crate::engine::Schema;
 use crate::index::{Dram, Index, Rows, Tree, Words};
 use crate::schema::Structure;
@@ -43,6 +46,45 @@ impl<M: Medium> FoundWords<M> {
     }
 }
 
+/// A dictionary, and its index if that is in the pool.
+type FoundOf<M> = (FoundDictionary<M>, Option<FoundWords<M>>);
+
+/// The dictionaries of a table, and which member is the index of which one.
+fn find_dictionaries<M: Medium>(
+    heap: &Arc<Heap<M>>,
+    recovery: &mut Recovery<M>,
+    table: &TableEntry,
+) -> Result<Vec<FoundOf<M>>, PoolError> {
+    let mut found = Vec::new();
+    for entry in &table.dictionaries {
+        let of_entry = FoundDictionary::find(heap, entry.site(table))?;
+        let number = MemberId::new(entry.number)
+            .ok_or_else(|| PoolError::corrupt(entry.state, "a dictionary's index has no number"))?;
+        let site = |header| Site::shared(heap, header, number);
+        let words =
+            entry.header.map(|header| FoundWords::find(recovery, Structure::Hash, site(header)));
+        found.push((of_entry, words.transpose()?));
+    }
+    Ok(found)
+}
+
+/// Opens the dictionaries of a table once the heap has recovered.
+fn open_dictionaries<M: Medium>(
+    table: &TableEntry,
+    found: Vec<FoundOf<M>>,
+    dram: &Dram,
+) -> Result<Vec<(usize, Dictionary<M>)>, PoolError> {
+    let mut opened = Vec::new();
+    for (entry, (dictionary, words)) in table.dictionaries.iter().zip(found) {
+        let index = match (entry.header, words) {
+            (Some(header), Some(words)) => Rows::Pool { header, words: words.finish()? },
+            _ => dram.create(entry.number, Structure::Hash)?,
+        };
+        opened.push((entry.column, dictionary.open(index).map_err(Error::into_pool)?));
+    }
+    Ok(opened)
+}
+
 /// The catalog of a heap and its tables; the heap has recovered, then. Also the states that rows
 /// are to get.
 pub(crate) fn open<M: Medium>(
@@ -54,8 +96,12 @@ pub(crate) fn open<M: Medium>(
     let at = medium.load(heap.header() + HEADER_CATALOG);
     let catalog = CatalogBlock::read(medium, at).map_err(|what| PoolError::corrupt(at, what))?;
     let mut recovery = Recovery::new();
-    let mut found = Vec::new();
+    let (mut found, mut dictionaries) = (Vec::new(), Vec::new());
+    let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
     for table in &catalog.tables {
+        let of_table = find_dictionaries(heap, &mut recovery, table)?;
+        own.extend(of_table.iter().flat_map(|(dictionary, _)| dictionary.blocks()));
+        dictionaries.push(of_table);
         let mut of_table = Vec::new();
         for index in &table.indexes {
             let number = MemberId::new(index.number)
@@ -69,13 +115,14 @@ pub(crate) fn open<M: Medium>(
         found.push(of_table);
     }
     // Of rows alone: indexes are not ready yet.
+    let open_rows =
+        |table: &TableEntry| Table::open(heap, table.clone(), Vec::new(), Vec::new(), statuses);
     let mut tables: HashMap<u32, Table<M>> = HashMap::new();
     for table in &catalog.tables {
-        tables.insert(table.number, Table::open(heap, table.clone(), Vec::new(), statuses)?);
+        tables.insert(table.number, open_rows(table)?);
     }
     let slots = medium.load(heap.header() + HEADER_SLOTS);
     require_slots(heap, slots)?;
-    let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
     own.extend([at, slots]);
     own.extend(list::all(heap, slots));
     // All others of their blocks are free, or freed later.
@@ -88,7 +135,7 @@ pub(crate) fn open<M: Medium>(
             || table.is_some_and(|of| of.leads_to(block, &completed).unwrap_or(true))
     })?;
     let mut tables = Vec::new();
-    for (entry, found) in catalog.tables.iter().zip(found) {
+    for ((entry, found), dictionaries) in catalog.tables.iter().zip(found).zip(dictionaries) {
         let (mut indexes, format) = (Vec::new(), entry.format());
         for (IndexEntry { spec, number, header }, found) in entry.indexes.iter().zip(found) {
             let rows = match (header, found) {
@@ -99,7 +146,9 @@ pub(crate) fn open<M: Medium>(
             };
             indexes.push(Index::new(&format, spec.clone(), *number, rows));
         }
-        tables.push(Arc::new(Table::open(heap, entry.clone(), indexes, statuses)?));
+        let dictionaries = open_dictionaries(entry, dictionaries, dram)?;
+        let table = Table::open(heap, entry.clone(), indexes, dictionaries, statuses)?;
+        tables.push(Arc::new(table));
     }
     let schema = Schema::of(catalog, tables);
     for (entry, table) in schema.catalog.tables.iter().zip(&schema.tables) {

@@ -58,13 +58,18 @@ impl Key {
         Key { bytes, hash, has_null }
     }
 
+    /// The key of a value by itself, which is not NULL, in a hash index.
+    pub(crate) fn of_value(cell: &[u8]) -> Self {
+        Key::new(SmallVec::from_slice(cell), false)
+    }
+
     /// The bytes of the key in an ordered index.
     pub(super) fn ordered(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The key of a row in an index; `None` when the row is not in the index, because it has no
-    /// value in one of the columns of a hash index.
+    /// value in one of the columns of a hash index, or a damaged one.
     #[inline]
     pub(crate) fn of_row(format: &Format, spec: &IndexSpec, row: KeyCells<'_>) -> Option<Self> {
         if spec.structure == Structure::Ordered {
@@ -73,7 +78,11 @@ impl Key {
         }
         let mut cells = SmallVec::new();
         for &column in &spec.columns {
-            cells.extend_from_slice(format.cells.bytes_of(column, row)?);
+            let bytes = format.cells.bytes_of(column, row)?;
+            if bytes.is_empty() {
+                return None;
+            }
+            cells.extend_from_slice(bytes);
         }
         Some(Key::new(cells, false))
     }
@@ -89,6 +98,7 @@ impl Key {
             }
             // Of usual lengths, without a call.
             word |= match *bytes {
+                [] => return None,
                 [one] => u64::from(one),
                 [one, two] => u64::from(u16::from_le_bytes([one, two])),
                 [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
@@ -154,7 +164,7 @@ impl Key {
         }
         let mut at = 0;
         spec.columns.iter().all(|&column| {
-            format.cells.bytes_of(column, row).is_some_and(|bytes| {
+            format.cells.bytes_of(column, row).filter(|of| !of.is_empty()).is_some_and(|bytes| {
                 let end = at + bytes.len();
                 let is_same = *bytes == self.bytes[at..end];
                 at = end;

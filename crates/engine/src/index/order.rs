@@ -35,6 +35,8 @@ const _: () = assert!(RowId::MAX.get() >> (8 * ROW_LEN) == 0);
 
 const IS_NULL: u8 = 0;
 const IS_VALUE: u8 = 1;
+/// Instead of the last column of a key, which names no value.
+const DAMAGED: u8 = 0xff;
 /// Ends text and bytes, twice.
 const END: u8 = 0;
 /// Behind a 0 that is a byte of a text.
@@ -120,6 +122,11 @@ fn put_row(
             has_null = true;
             return sink.take(&[IS_NULL]);
         };
+        if bytes.is_empty() {
+            // A damaged cell of an encoded column: it is equal to no key.
+            sink.take(&[DAMAGED]);
+            return false;
+        }
         (cell.null.is_none() || sink.take(&[IS_VALUE])) && put(cell.of_type, bytes, sink)
     });
     (is_taken, has_null)

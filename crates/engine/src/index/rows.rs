@@ -46,7 +46,7 @@ impl<M: Medium> Rows<M> {
     }
 
     #[inline]
-    pub(super) fn candidates(&self, key: &Key) -> Result<Candidates> {
+    pub(crate) fn candidates(&self, key: &Key) -> Result<Candidates> {
         on_words!(self, words => words.candidates(key))
     }
 
@@ -88,7 +88,7 @@ impl<M: Medium> Rows<M> {
     }
 
     /// Adds a word of a hash index unless it is there.
-    pub(super) fn ensure_word(&self, hash: u64, row: RowId) -> Result<()> {
+    pub(crate) fn ensure_word(&self, hash: u64, row: RowId) -> Result<()> {
         on_words!(self, words => words.ensure_word(hash, row))
     }
 

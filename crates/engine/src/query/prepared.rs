@@ -163,6 +163,7 @@ impl<M: Medium> Prepared<M> {
         let Some(seen) = table.seen(row, place, view)? else { return Ok(None) };
         let mut groups = table.key_groups(place, seen, self.index.needs_others)?;
         if !is_wanted(key_cells(&groups)) {
+            table.require_values(&self.index.spec.columns, key_cells(&groups))?;
             return Ok(None);
         }
         if !self.index.needs_others {

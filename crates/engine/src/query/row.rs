@@ -84,6 +84,9 @@ pub(super) fn value_of<'g, M: Medium>(
     let Some(bytes) = table.format.cells.bytes_of(column, key_cells(groups)) else {
         return Ok(Value::Null);
     };
+    if cell.is_encoded && bytes.is_empty() {
+        return Err(table.no_such_value(column));
+    }
     cell.of_type
         .decode(bytes)
         .ok_or_else(|| table.refused(column, "its bytes are damaged".to_owned()))

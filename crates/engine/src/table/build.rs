@@ -48,7 +48,13 @@ impl<M: Medium> Table<M> {
             let id = RowId::new(first + row)?;
             is_settled(committed.state(), claim).then_some((id, cells))
         });
+        let mut damage = None;
+        let settled = settled.filter(|(_, cells)| {
+            let required = self.require_values(&index.spec.columns, *cells);
+            required.map_err(|error| damage.get_or_insert(error)).is_ok()
+        });
         index.insert_rows(&self.format, settled)?;
+        damage.map_or(Ok(()), Err)?;
         let opens = self.heap.pool().opens();
         for (row, head) in (0..).zip(copied.heads()) {
             let (committed, claim) = (head.committed.state(), head.claim);

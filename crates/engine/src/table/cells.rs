@@ -16,12 +16,13 @@
 
 use std::cmp;
 use std::ops::{Index, Range};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use crate::value::Type;
+use crate::dictionary::values::Values;
+use crate::value::{ID_LEN, Type};
 
 /// The cells of one group of a row.
 pub(crate) type Group = SmallVec<[u8; 64]>;
@@ -33,20 +34,31 @@ pub(crate) type KeyCells<'c> = [&'c [u8]; 2];
 /// Where a column's cell lies in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
+    /// The type of its values.
     pub(crate) of_type: Type,
+    /// Whether it has the number of a value in a dictionary, instead of the value.
+    pub(crate) is_encoded: bool,
     /// 0: keys; 1: others.
     pub(crate) group: usize,
     /// First byte in the group.
     pub(crate) offset: usize,
+    /// Number of its bytes.
+    len: usize,
     /// The bit in the group that is set where the row has no value.
     pub(crate) null: Option<usize>,
 }
 
 impl Cell {
+    /// The cell of a column, at the beginning of its group.
+    pub(super) fn of(of_type: Type, is_encoded: bool, group: usize, null: Option<usize>) -> Self {
+        let len = if is_encoded { ID_LEN } else { of_type.cell_len() };
+        Cell { of_type, is_encoded, group, offset: 0, len, null }
+    }
+
     /// The bytes of the cell in its group of a row.
     #[inline(always)]
     pub(crate) fn range(self) -> Range<usize> {
-        self.offset..self.offset + self.of_type.cell_len()
+        self.offset..self.offset + self.len
     }
 
     /// Whether the row with this group, which has the cell, has no value.
@@ -66,6 +78,8 @@ pub(super) const ADDED_MAX: usize = SHELF_LEN * ((1 << SHELVES) - 1);
 #[derive(Debug)]
 pub(crate) struct Cells {
     made: Vec<Cell>,
+    /// For each of these: the values of its dictionary, if it has one. Empty if nobody reads them.
+    values: Box<[Option<Arc<Values>>]>,
     /// Bytes of the second group without added columns.
     others_len: usize,
     added: [OnceLock<Box<[OnceLock<AddedCell>]>>; SHELVES],
@@ -108,7 +122,18 @@ impl Cells {
     /// Those of the columns that a table is made with, and the length of its second group.
     pub(super) fn of(made: Vec<Cell>, others_len: usize) -> Self {
         let added = [const { OnceLock::new() }; SHELVES];
-        Cells { made, others_len, added, added_count: AtomicUsize::new(0) }
+        let values = Box::default();
+        Cells { made, values, others_len, added, added_count: AtomicUsize::new(0) }
+    }
+
+    /// Has the values of encoded columns read from dictionaries.
+    pub(super) fn set_values(&mut self, values: Box<[Option<Arc<Values>>]>) {
+        self.values = values;
+    }
+
+    /// Numbers of the columns that are encoded.
+    pub(crate) fn encoded(&self) -> impl Iterator<Item = usize> {
+        (0..self.values.len()).filter(|column| self.values[*column].is_some())
     }
 
     /// The cell of a column, if there is one.
@@ -152,7 +177,8 @@ impl Cells {
         let (number, start) = (self.added_count(), self.others_end());
         let null = is_nullable.then_some(start * 8);
         let offset = start + usize::from(is_nullable);
-        let cell = Cell { of_type, group: 1, offset, null };
+        let len = of_type.cell_len();
+        let cell = Cell { of_type, is_encoded: false, group: 1, offset, len, null };
         let shelf = (number / SHELF_LEN + 1).ilog2() as usize;
         let empty = || (0..SHELF_LEN << shelf).map(|_| OnceLock::new()).collect();
         let cells = self.added[shelf].get_or_init(empty);
@@ -225,15 +251,25 @@ impl Cells {
         others.truncate(self.others_len);
     }
 
-    /// The bytes of a column in the cells of a row; `None` if the row has no value there.
+    /// The bytes of a column's value in the cells of a row: those that a plain cell has. `None` if
+    /// the row has no value there; none at all if damage has made the cell name no value.
     #[inline(always)]
     pub(crate) fn bytes_of<'c>(&'c self, column: usize, row: KeyCells<'c>) -> Option<&'c [u8]> {
         let cell = self[column];
         let group = row[cell.group];
         match group.get(cell.range()) {
-            Some(bytes) => (!cell.is_null(group)).then_some(bytes),
+            Some(_) if cell.is_null(group) => None,
+            Some(id) if cell.is_encoded => Some(self.value_of(column, id)),
+            Some(bytes) => Some(bytes),
             None => self.default_of(column),
         }
+    }
+
+    /// The value that has the number in a cell.
+    fn value_of(&self, column: usize, id: &[u8]) -> &[u8] {
+        let values = self.values.get(column).and_then(Option::as_ref);
+        let id = id.try_into().map(u32::from_le_bytes).ok();
+        values.zip(id).and_then(|(values, id)| values.get(id)).unwrap_or_default()
     }
 
     #[cold]
@@ -256,8 +292,7 @@ mod tests {
     }
 
     fn cells() -> Cells {
-        let made = vec![Cell { of_type: Type::U32, group: 1, offset: 0, null: None }];
-        Cells::of(made, 8)
+        Cells::of(vec![Cell::of(Type::U32, false, 1, None)], 8)
     }
 
     #[test]

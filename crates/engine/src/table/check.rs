@@ -29,6 +29,14 @@ impl<M: Medium> Table<M> {
                 (blocks, _) => *blocks = None,
             }
         }
+        for dictionary in self.dictionaries.iter().flatten() {
+            let of_dictionary = dictionary.inspect()?;
+            found.violations.extend(of_dictionary.violations);
+            match (&mut found.blocks, of_dictionary.blocks) {
+                (Some(blocks), Some(reached)) => blocks.extend(reached),
+                (blocks, _) => *blocks = None,
+            }
+        }
         self.check_tiles(&mut found)?;
         self.for_each_row(|row, place, committed| {
             let head = self.format.head_at(place.tile, place.index);
@@ -97,11 +105,17 @@ impl<M: Medium> Table<M> {
             return Ok(());
         }
         let set = self.indexes.load();
-        match self.key_groups(place, seen, set.needs_others) {
+        let has_dictionaries = !self.dictionaries.is_empty();
+        match self.key_groups(place, seen, set.needs_others || has_dictionaries) {
             Err(error) => found.violations.push(Violation::new(head, error.to_string())),
             // Nobody looks for rows of a table that was dropped, and nobody rebuilds its indexes.
             Ok(_) if self.is_dropped() => {}
             Ok(keys) => {
+                for column in self.format.cells.encoded() {
+                    if let Err(error) = self.require_values(&[column], key_cells(&keys)) {
+                        found.violations.push(Violation::new(head, error.to_string()));
+                    }
+                }
                 for index in set.all() {
                     self.check_row(index, row, head, key_cells(&keys), is_committed, found)?;
                 }

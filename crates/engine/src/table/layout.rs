@@ -39,6 +39,10 @@ pub(crate) enum Kind {
     Tile,
     Extension,
     Version,
+    /// The state of a dictionary of the table.
+    Dictionary,
+    /// Entries of one.
+    Entries,
     /// Of rows that a statement has changed; of no table.
     List,
 }
@@ -52,6 +56,8 @@ impl Kind {
             Kind::Tile => 0x7469_6c65,
             Kind::Extension => 0x6578_7465,
             Kind::Version => 0x7665_7273,
+            Kind::Dictionary => 0x6469_6374,
+            Kind::Entries => 0x656e_7472,
             Kind::List => 0x6c69_7374,
         };
         letters << 32 | table as u64
@@ -60,8 +66,8 @@ impl Kind {
     /// What a block is by its first word, and the number of its table.
     pub(crate) fn of_tag(tag: u64) -> Option<(Self, u32)> {
         let table = tag as u32;
-        use Kind::{Extension, List, Run, State, Tile, Version};
-        let all = [State, Run, Tile, Extension, Version, List];
+        use Kind::{Dictionary, Entries, Extension, List, Run, State, Tile, Version};
+        let all = [State, Run, Tile, Extension, Version, Dictionary, Entries, List];
         all.into_iter().find(|kind| kind.tag(table) == tag).map(|kind| (kind, table))
     }
 }
@@ -169,12 +175,12 @@ impl Format {
             let group = group_of(number);
             let null = column.is_nullable.then_some(nulls[group]);
             nulls[group] += usize::from(column.is_nullable);
-            cells.push(Cell { of_type: column.of_type, group, offset: 0, null });
+            cells.push(Cell::of(column.of_type, column.dictionary.is_some(), group, null));
         }
         let mut ends = nulls.map(|bits| bits.div_ceil(8));
         for cell in &mut cells {
             cell.offset = ends[cell.group];
-            ends[cell.group] += cell.of_type.cell_len();
+            ends[cell.group] = cell.range().end;
         }
         let group_len = ends.map(|end| (end as u64).next_multiple_of(WORD_LEN));
         let row_len = HEAD_LEN + group_len[0] + group_len[1];

@@ -23,15 +23,16 @@ use remanent_structures::RowId;
 
 use self::extension::TileLocks;
 use self::free::FreeRows;
-use self::layout::{FAR, Format, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
+use self::layout::{FAR, Format, KeyCells, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
 use self::ops::Group;
 use self::rebuild::Rebuilding;
+use crate::dictionary::Dictionary;
 use crate::foreign::Foreign;
 use crate::index::{Index, IndexSet, Key, Member};
 use crate::new_column::AddedColumn;
 use crate::schema::Column;
 use crate::transaction::statuses::Statuses;
-use crate::value::Value;
+use crate::value::{CELL_LEN_MAX, Value};
 use crate::{Error, Result};
 
 /// A table, as all handles of a process share it.
@@ -43,6 +44,8 @@ pub(crate) struct Table<M: Medium> {
     /// Columns are added behind the others, while handles have those that they know.
     pub(crate) columns: ArcSwap<Vec<Column>>,
     pub(crate) format: Format,
+    /// Those of the columns that the table was made with.
+    pub(crate) dictionaries: Box<[Option<Dictionary<M>>]>,
     /// Statements that begin take the set that is there then.
     pub(crate) indexes: ArcSwap<IndexSet<M>>,
     /// Offset of its state.
@@ -230,9 +233,54 @@ impl<M: Medium> Table<M> {
             (Value::Null, None) => {
                 return Err(self.refused(column, "NULL is not possible".to_owned()));
             }
+            (value, _) if cell.is_encoded => {
+                let id = self.id_of(column, value)?;
+                group[cell.range()].copy_from_slice(&id.to_le_bytes());
+            }
             (value, _) => self.encode(column, value, &mut group[cell.range()])?,
         }
         Ok(())
+    }
+
+    /// The number of a value in the dictionary of a column, which adds it if it is new.
+    fn id_of(&self, column: usize, value: &Value<'_>) -> Result<u32> {
+        let mut room = [0; CELL_LEN_MAX];
+        let bytes = &mut room[..self.format.cells[column].of_type.cell_len()];
+        self.encode(column, value, bytes)?;
+        let dictionary = self.dictionaries.get(column).and_then(Option::as_ref);
+        let Some(dictionary) = dictionary else {
+            return Err(self.damaged(self.state, "an encoded column has no dictionary"));
+        };
+        dictionary.id_of(bytes)?.ok_or_else(|| Error::TooManyValues {
+            table: self.name.clone(),
+            column: self.column_name(column),
+        })
+    }
+
+    /// Refuses the cells of a row if one of these columns names no value of its dictionary.
+    #[inline(always)]
+    pub(crate) fn require_values(&self, columns: &[usize], row: KeyCells<'_>) -> Result<()> {
+        match self.dictionaries.is_empty() {
+            true => Ok(()),
+            false => columns.iter().try_for_each(|column| self.require_value(*column, row)),
+        }
+    }
+
+    #[cold]
+    fn require_value(&self, column: usize, row: KeyCells<'_>) -> Result<()> {
+        match self.format.cells.bytes_of(column, row) {
+            Some([]) => Err(self.no_such_value(column)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error for a row that names no value of a dictionary.
+    #[cold]
+    pub(crate) fn no_such_value(&self, column: usize) -> Error {
+        let dictionary = self.dictionaries.get(column).and_then(Option::as_ref);
+        let at = dictionary.map_or(self.state, Dictionary::offset);
+        let column = self.column_name(column);
+        self.damaged(at, &format!("a row names no value of the dictionary of column {column:?}"))
     }
 
     #[cold]

@@ -271,8 +271,14 @@ impl<M: Medium> Table<M> {
         }
         let needs_others = rebuilt().any(|index| index.needs_others);
         let mut damage = None;
-        for (row, committed, claim, _) in copied.rows(format.group_len[0]) {
+        for (row, committed, claim, keys) in copied.rows(format.group_len[0]) {
             let is_as_opened = is_as_opened(committed, claim);
+            let in_first = rebuilt().filter(|index| is_as_opened && !index.needs_others);
+            for index in in_first {
+                if let Err(error) = self.require_values(&index.spec.columns, [keys, &[]]) {
+                    damage.get_or_insert(error);
+                }
+            }
             if is_as_opened && !needs_others {
                 continue;
             }
@@ -303,21 +309,28 @@ impl<M: Medium> Table<M> {
         let indexes: SmallVec<[&Index<M>; 4]> = indexes.map(|member| &**member).collect();
         let needs_others = indexes.iter().any(|index| index.needs_others);
         let (all, damage) = self.all_keys(row, place, needs_others);
+        let mut damage = damage;
         for cells in &all {
             for index in &indexes {
-                self.ensure_key(index, row, key_cells(cells))?;
+                match self.ensure_key(index, row, key_cells(cells)) {
+                    Err(error) if error.is_damage() => {
+                        damage.get_or_insert(error);
+                    }
+                    ensured => ensured?,
+                }
             }
         }
         damage.map_or(Ok(()), Err)
     }
 
-    /// Puts a row into an index, unless it is there.
+    /// Puts a row into an index, unless it is there. An error if its key names no value.
     pub(super) fn ensure_key(
         &self,
         index: &Index<M>,
         row: RowId,
         cells: KeyCells<'_>,
     ) -> Result<()> {
+        self.require_values(&index.spec.columns, cells)?;
         match index.key_of(&self.format, cells) {
             Some(key) => index.rows.ensure(&key, row),
             None => Ok(()),

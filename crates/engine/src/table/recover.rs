@@ -17,12 +17,14 @@ use super::layout::{
 use super::rebuild::Rebuilding;
 use crate::Result;
 use crate::catalog::TableEntry;
+use crate::dictionary::Dictionary;
 use crate::index::{Index, IndexSet};
 use crate::transaction::recover::Completed;
 use crate::transaction::statuses::Statuses;
 
 impl<M: Medium> Table<M> {
-    /// The table of a catalog's entry, with its indexes; none, if only rows are looked at.
+    /// The table of a catalog's entry, with its indexes and the dictionaries of columns; none, if
+    /// only rows are looked at.
     ///
     /// # Errors
     ///
@@ -31,10 +33,18 @@ impl<M: Medium> Table<M> {
         heap: &Arc<Heap<M>>,
         entry: TableEntry,
         mut indexes: Vec<Index<M>>,
+        dictionaries: Vec<(usize, Dictionary<M>)>,
         statuses: &Arc<Statuses>,
     ) -> Result<Self, PoolError> {
-        let format = entry.format();
+        let mut format = entry.format();
         let TableEntry { name, number, mut columns, added, state, .. } = entry;
+        let made = if dictionaries.is_empty() { 0 } else { columns.len() };
+        let mut by_column: Box<[Option<Dictionary<M>>]> = (0..made).map(|_| None).collect();
+        for (column, dictionary) in dictionaries {
+            by_column[column] = Some(dictionary);
+        }
+        let values = by_column.iter().map(|of| of.as_ref().map(|of| Arc::clone(&of.values)));
+        format.cells.set_values(values.collect());
         columns.extend(added.into_iter().map(|added| added.column));
         let columns = ArcSwap::from_pointee(columns);
         let tiles = count_tiles(heap.medium(), number, state)?;
@@ -52,6 +62,7 @@ impl<M: Medium> Table<M> {
             number,
             columns,
             format,
+            dictionaries: by_column,
             indexes,
             state,
             statuses,

@@ -192,8 +192,11 @@ impl<M: Medium> Table<M> {
         let (format, spec) = (&self.format, &index.spec);
         let rows = copied.rows(format.group_len[0]).filter(|(_, committed, claim, keys)| {
             let is_in_tile = matches!(committed.state(), State::Present(_));
-            let has_key = || index.needs_others || key.is_of(format, spec, [keys, &[]]);
-            !is_in_tile || claim.as_pending().is_some() || has_key()
+            let has_key = || key.is_of(format, spec, [keys, &[]]);
+            // It may have the key: whoever looks at it is told.
+            let is_damaged = || self.require_values(&spec.columns, [keys, &[]]).is_err();
+            let may_have_key = || index.needs_others || has_key() || is_damaged();
+            !is_in_tile || claim.as_pending().is_some() || may_have_key()
         });
         let first = number << format.shift;
         Ok(rows.filter_map(|(index, ..)| RowId::new(first + index)).collect())

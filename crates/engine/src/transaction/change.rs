@@ -245,7 +245,11 @@ impl<M: Medium> Engine<M> {
     ) -> Result<bool> {
         let Some(seen) = table.seen(row, place, view)? else { return Ok(false) };
         let keys = table.key_groups(place, seen, keyed.needs_others)?;
-        Ok(keyed.is_of(&table.format, &keys))
+        let is_of = keyed.is_of(&table.format, &keys);
+        if !is_of {
+            table.require_values(&keyed.spec.columns, key_cells(&keys))?;
+        }
+        Ok(is_of)
     }
 
     fn cells(

@@ -506,3 +506,39 @@ fn make_lists(database: &Database<Arc<Sim>>, table: &Table<Arc<Sim>>) {
         by.commit().unwrap();
     }
 }
+
+#[test]
+fn a_value_that_is_new_in_a_dictionary_takes_one_fence_more() {
+    for placement in [Placement::Pmem, Placement::Dram] {
+        let pool = sim_pool(Guarantee::default());
+        let database = Database::create(&pool, "tested").unwrap();
+        let columns = ["id", "number", "location"];
+        let spec = subscribers().encoded(columns).place_dictionaries(columns, placement);
+        let table = database.create_table(&spec).unwrap();
+        let insert = |id: u32, number: &str, location: Option<u32>| {
+            fences(&pool, || {
+                table.insert(&[id.into(), number.into(), location.into()]).unwrap();
+            })
+        };
+        insert(0, "0", Some(0)); // makes the first tile, and the first runs
+        assert_eq!(insert(1, "1", Some(0)), 3); // two values are new
+        assert_eq!(insert(2, "2", None), 3);
+        let update = table.prepare_update("primary").unwrap();
+        let set = |id: u32, location: u32| {
+            fences(&pool, || {
+                update.run(&[id.into()], |_, row| row.set(2, location)).unwrap();
+            })
+        };
+        assert_eq!((set(2, 7), set(1, 7), set(1, 0)), (2, 1, 1));
+        let delete = table.prepare_delete("primary").unwrap();
+        assert_eq!(fences(&pool, || assert!(delete.run(&[2.into()]).unwrap())), 1);
+        // All of its values are known.
+        assert_eq!(insert(2, "2", Some(7)), 1);
+        let get = table.prepare_get("by_number").unwrap();
+        let read = || {
+            let found = get.run(&database.snapshot(), &["2".into()], |row| row.get::<u32>(2));
+            assert_eq!(found.unwrap(), Some(7));
+        };
+        assert_eq!(fences(&pool, read), 0);
+    }
+}

@@ -5,6 +5,7 @@ mod batch_keys;
 mod batches;
 mod changes;
 mod columns;
+mod dictionaries;
 mod errors;
 mod fences;
 mod foreign;

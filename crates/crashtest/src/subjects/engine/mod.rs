@@ -1,6 +1,7 @@
 //! The engine: tables, their rows and indexes, by one model.
 
 mod columns;
+mod dictionaries;
 mod draw;
 mod foreign;
 mod foreign_model;
@@ -27,6 +28,7 @@ pub(super) const SUBJECT: Subject = Subject {
     mutation: Some(MutationSample {
         scenarios: Chosen::Only(&[
             "/rows",
+            "/dictionaries",
             "/killed",
             "/schema",
             "/schema-killed",

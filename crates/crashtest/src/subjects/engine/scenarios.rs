@@ -3,10 +3,10 @@
 use remanent_crashsim::{Config, Nested};
 use remanent_engine::Rebuild;
 
-use super::foreign;
 use super::sequences::Sequences;
 use super::subject::{Mix, Tables};
 use super::unique::Works;
+use super::{dictionaries, foreign};
 use crate::presets::{
     OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, few_images, interleaved, killed,
     killed_twice, pages, prepared, refusing, together, without_room,
@@ -29,6 +29,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         online(),
         sequences(),
         columns(),
+        dictionaries::scenarios(),
         in_trouble(),
         by_threads(),
     ]
@@ -38,12 +39,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// Tiles of three rows, which a few inserts fill.
-fn rows() -> Tables {
+pub(super) fn rows() -> Tables {
     Tables {
         keys: 5,
         tile_rows: 3,
         more_indexes: 0,
         is_ordered: false,
+        dictionaries: None,
         mix: Mix::Rows,
         waits: false,
         dram: None,
@@ -51,15 +53,15 @@ fn rows() -> Tables {
     }
 }
 
-fn raced() -> Tables {
+pub(super) fn raced() -> Tables {
     Tables { mix: Mix::Together, ..rows() }
 }
 
-fn transactions() -> Tables {
+pub(super) fn transactions() -> Tables {
     Tables { keys: 4, mix: Mix::Transactions, ..rows() }
 }
 
-fn schema() -> Tables {
+pub(super) fn schema() -> Tables {
     Tables { keys: 4, mix: Mix::Schema, ..rows() }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Tables {
     pub(super) more_indexes: u32,
     /// Whether the indexes are trees, whose ranges are read.
     pub(super) is_ordered: bool,
+    /// If all columns are encoded: where the indexes of their dictionaries lie.
+    pub(super) dictionaries: Option<Placement>,
     pub(super) mix: Mix,
     /// Whether statements wait for who is in their way.
     pub(super) waits: bool,
@@ -158,7 +160,8 @@ pub(super) fn bool_or_none(found: Option<()>) -> Answer<Rows> {
 impl Tables {
     fn create(&self, database: &Database<M>, table: u64) -> Result<(), Error> {
         if self.is_online() {
-            return database.create_table(&online::spec(name(table), self.tile_rows)).map(drop);
+            let spec = self.with_dictionaries(online::spec(name(table), self.tile_rows));
+            return database.create_table(&spec).map(drop);
         }
         let spec = TableSpec::new(name(table))
             .column("id", Type::U32)
@@ -177,7 +180,12 @@ impl Tables {
         };
         let spec = (0..self.more_indexes)
             .fold(spec, |spec, number| spec.unique(format!("more {number}"), ["id"]));
-        database.create_table(&spec).map(drop)
+        database.create_table(&self.with_dictionaries(spec)).map(drop)
+    }
+
+    fn with_dictionaries(&self, spec: TableSpec) -> TableSpec {
+        let Some(placement) = self.dictionaries else { return spec };
+        spec.all_encoded().place_dictionaries(["id", "code", "value"], placement)
     }
 }
 

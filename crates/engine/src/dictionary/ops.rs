@@ -1,0 +1,179 @@
+//! Finding the number of a value, and adding a value.
+
+use std::sync::atomic::Ordering;
+
+use remanent_pmem::heap::layout::SMALL_LEN_MAX;
+use remanent_pmem::{Medium, WORD_LEN};
+use remanent_structures::RowId;
+use smallvec::SmallVec;
+
+use super::Dictionary;
+use super::layout::Store;
+use super::values::{IDS, Place};
+use crate::index::Key;
+use crate::table::layout::NUMBER;
+use crate::{Error, Result};
+
+/// Values that are added to an index at once.
+const MANY: u64 = 1_024;
+
+impl<M: Medium> Dictionary<M> {
+    /// Where it lies.
+    pub(crate) fn offset(&self) -> u64 {
+        self.store.state
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        // Acquire: entries of these numbers are durable; partner of the store in `add`.
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// The number of a value, which is added if the dictionary does not have it. The caller has
+    /// neither a lane nor a pin. No fence for a value that is there. One for a new value, and those
+    /// for blocks; it is durable then, whatever becomes of the statement. `None` if the dictionary
+    /// is full.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full, a run of entries is damaged, or the medium met a fault.
+    #[inline]
+    pub(crate) fn id_of(&self, value: &[u8]) -> Result<Option<u32>> {
+        let key = Key::of_value(value);
+        // Acquire: partner of the store in `index_all`.
+        if self.is_indexed.load(Ordering::Acquire)
+            && let Some(id) = self.find(&key, value)?
+        {
+            return Ok(Some(id));
+        }
+        self.id_of_other(&key, value)
+    }
+
+    /// The number of a value, by an index that has all values.
+    pub(super) fn find(&self, key: &Key, value: &[u8]) -> Result<Option<u32>> {
+        let count = self.count();
+        let is_it = |id: &RowId| {
+            // A word may be of an entry that is not durable, or that a crash has taken away.
+            id.get() < count && self.values.get(id.get() as u32) == Some(value)
+        };
+        let found = self.index.candidates(key)?.into_iter().find(is_it);
+        Ok(found.map(|id| id.get() as u32))
+    }
+
+    #[cold]
+    fn id_of_other(&self, key: &Key, value: &[u8]) -> Result<Option<u32>> {
+        match self.add(key, value) {
+            // Lanes may hold blocks that are not freed yet.
+            Err(error) if error.is_full() => {
+                self.store.heap.relieve();
+                self.add(key, value)
+            }
+            added => added,
+        }
+    }
+
+    fn add(&self, key: &Key, value: &[u8]) -> Result<Option<u32>> {
+        let medium = self.store.medium();
+        let _adding = self.adding.lock(medium);
+        self.index_all()?;
+        if let Some(id) = self.find(key, value)? {
+            return Ok(Some(id));
+        }
+        // A faulty medium reads as zeros: the value may be there.
+        self.store.heap.verify()?;
+        let id = match self.count() {
+            count if count < IDS => count as u32,
+            _ => return Ok(None),
+        };
+        let Place { run, at } = Place::of(id);
+        let run = match self.store.run(run)? {
+            Some(run) => run,
+            None => self.store.make_run(run)?,
+        };
+        // The word first: it can fail. Nobody follows it before the number is given away.
+        self.index.ensure(key, row_of(id))?;
+        self.store.write(self.store.entry_at(run, at), id, value);
+        // Fence: the entry and its word, before anybody learns the number.
+        medium.fence();
+        self.store.heap.verify()?;
+        self.values.put(id, SmallVec::from_slice(value));
+        // Release: the entry is durable; partner of the load in `count`.
+        self.count.store(u64::from(id) + 1, Ordering::Release);
+        Ok(Some(id))
+    }
+
+    /// Rebuilds the index if it lies in DRAM and opening has found it empty. Returns whether there
+    /// was something to do.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory left, or the medium met a fault.
+    pub(crate) fn rebuild(&self) -> Result<bool> {
+        let _adding = self.adding.lock(self.store.medium());
+        self.index_all()
+    }
+
+    /// The same by who keeps others from adding values.
+    fn index_all(&self) -> Result<bool> {
+        // Relaxed: only who has the lock changes it.
+        if self.is_indexed.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let count = self.count();
+        for first in (0..count).step_by(MANY as usize) {
+            let ids = first..(first + MANY).min(count);
+            let words = ids.filter_map(|id| {
+                // Not by way of `values`: who reads rows needs only some of them.
+                let value = self.store.read(id as u32)?;
+                Some((Key::of_value(&value).hash, row_of(id as u32)))
+            });
+            let words: Vec<_> = words.collect();
+            // A faulty medium reads as zeros: as if there were no values.
+            self.store.heap.verify()?;
+            for (hash, id) in words {
+                // Some are there if the memory was at its end before.
+                self.index.ensure_word(hash, id)?;
+            }
+        }
+        // Release: the words are there; partner of the load in `id_of`.
+        self.is_indexed.store(true, Ordering::Release);
+        Ok(true)
+    }
+}
+
+/// A number as an index has it.
+pub(super) fn row_of(id: u32) -> RowId {
+    RowId::new(id.into()).expect("rows have greater numbers, too")
+}
+
+impl<M: Medium> Store<M> {
+    /// Makes a run of entries, durably. Two fences, and those of the allocator.
+    fn make_run(&self, run: u32) -> Result<u64> {
+        let (medium, len) = (self.medium(), self.run_len(run));
+        let mut lane = self.heap.enter().prepare_to_write();
+        let block = match len <= SMALL_LEN_MAX {
+            true => {
+                let block = lane.allocate(len)?;
+                medium.write_zeros(block.offset, len);
+                // Flush: fenced below.
+                // Redundant: but where the block was used before.
+                medium.flush(block.offset, len);
+                block
+            }
+            false => lane.allocate_zeroed(len)?,
+        };
+        let [tag, number] = self.run_head(run);
+        medium.store(block.offset, tag);
+        medium.store(block.offset + NUMBER, number);
+        // Flush: fenced below.
+        medium.flush(block.offset, 2 * WORD_LEN);
+        // Fence: the run, before anything leads to it.
+        lane.fence();
+        self.heap.verify().map_err(Error::from)?;
+        // Release: after what is in the run; partner of the load in `run`.
+        medium.store(self.run_at(run), block.offset);
+        // Flush and fence: before an entry of the run is.
+        // Redundant fence: that of the entry comes, but where the index has no room for its word.
+        medium.persist(self.run_at(run), WORD_LEN);
+        Ok(block.offset)
+    }
+}
