@@ -50,10 +50,6 @@
 //! - **Schema changes** are one durable step each. Indexes are made, dropped, and moved between
 //!   pool and DRAM while others read and change their table; foreign keys are added and dropped,
 //!   and columns added without a look at the table's rows.
-//!
-//! # Not there yet
-//!
-//! Adding columns is to come.
 
 #![forbid(unsafe_code)]
 

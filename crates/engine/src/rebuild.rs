@@ -44,7 +44,8 @@ enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RebuildProgress {
     /// Tiles, of about a thousand rows each, that were there when the database was opened, of
-    /// tables with an index in DRAM.
+    /// tables with an index in DRAM. Indexes of [dictionaries](crate::TableSpec::encoded) do not
+    /// count.
     pub tiles: u64,
     /// Those that are not in the indexes yet. What was read and is not in an index counts half.
     pub tiles_left: u64,
@@ -52,14 +53,10 @@ pub struct RebuildProgress {
 
 impl<M: Medium> Engine<M> {
     /// Does a part of the rebuilding: reads tiles of the table that is wanted most; or if all are
-    /// read, adds a part of what was read to the index that is wanted most.
+    /// read, adds values to the index of a dictionary, or a part of what was read to the index that
+    /// is wanted most.
     fn rebuild_part(&self) -> Result<Part> {
         let tables = self.schema.lock(self.medium()).tables.clone();
-        for dictionary in tables.iter().flat_map(|table| table.dictionaries.iter().flatten()) {
-            if dictionary.rebuild()? {
-                return Ok(Part::Done);
-            }
-        }
         let mut unread: Vec<_> = tables.iter().filter(|of| !of.rebuilding.is_over()).collect();
         unread.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
         for table in &unread {
@@ -68,6 +65,16 @@ impl<M: Medium> Engine<M> {
                 let words = table.read_tiles(taken)?;
                 self.rebuild_cost.note_read(begin, words);
                 return Ok(Part::Done);
+            }
+        }
+        let (mut is_indexed, mut failed) = (true, None);
+        for dictionary in tables.iter().flat_map(|table| table.unindexed()) {
+            is_indexed = false;
+            match dictionary.rebuild_part() {
+                Ok(true) => return Ok(Part::Done),
+                Ok(false) => {}
+                // Others are rebuilt all the same.
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
         let mut unfinished = Vec::new();
@@ -84,8 +91,9 @@ impl<M: Medium> Engine<M> {
                 return Ok(Part::Done);
             }
         }
+        failed.map_or(Ok(()), Err)?;
         // Whoever has the last groups of tiles may be a statement, which adds nothing.
-        let is_over = unread.is_empty() && unfinished.is_empty();
+        let is_over = is_indexed && unread.is_empty() && unfinished.is_empty();
         Ok(if is_over { Part::None } else { Part::OfOthers })
     }
 
@@ -119,12 +127,19 @@ impl<M: Medium> Engine<M> {
             });
         }
         done?;
-        while self.rebuild_progress().tiles_left > 0 {
+        while self.has_to_rebuild() {
             // What others have begun with, and given up.
             work()?;
             self.medium().pause();
         }
         Ok(())
+    }
+
+    /// Whether something is left to be rebuilt.
+    pub(crate) fn has_to_rebuild(&self) -> bool {
+        let tables = self.schema.lock(self.medium()).tables.clone();
+        self.rebuild_progress().tiles_left > 0
+            || tables.iter().any(|table| table.unindexed().next().is_some())
     }
 
     /// What a thread beside the program does until nothing is left, or it is stopped.

@@ -25,7 +25,7 @@ impl<M: Medium> Root<M> {
     pub(crate) fn rebuild(&self, how: Rebuild, threads: usize) -> Result<()> {
         match how {
             Rebuild::Wait => self.engine.rebuild(threads)?,
-            Rebuild::Background if self.engine.rebuild_progress().tiles_left > 0 => {
+            Rebuild::Background if self.engine.has_to_rebuild() => {
                 self.workers.start(&self.engine, threads);
             }
             Rebuild::Background | Rebuild::Steps => {}

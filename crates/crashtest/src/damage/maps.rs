@@ -98,7 +98,7 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
     ];
     maps.into_iter()
         .chain(multimaps())
-        .chain([rows(), tables(), ordered_tables()])
+        .chain([rows(), tables(), ordered_tables(), encoded_tables()])
         .map(|map| Box::new(map) as Box<dyn Subject>)
         .collect()
 }
@@ -146,6 +146,14 @@ fn ordered_tables() -> MapSubject {
     MapSubject {
         name: "engine-ordered",
         create: |pool| create_table(pool, &table().ordered(["primary", "by_twice"])),
+        ..tables()
+    }
+}
+
+fn encoded_tables() -> MapSubject {
+    MapSubject {
+        name: "engine-encoded",
+        create: |pool| create_table(pool, &table().all_encoded()),
         ..tables()
     }
 }

@@ -1,7 +1,5 @@
 //! Checking a dictionary against its index.
 
-use std::sync::atomic::Ordering;
-
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
 use remanent_structures::shared::Inspection;
@@ -24,8 +22,7 @@ impl<M: Medium> Dictionary<M> {
                 Err(error) => note(self.store.run_at(run), &error.to_string()),
             }
         }
-        // Acquire: the words are there; partner of the store in `index_all`.
-        let is_indexed = self.is_indexed.load(Ordering::Acquire);
+        let is_indexed = self.is_indexed();
         for id in (0..self.count()).map(|id| id as u32) {
             let Place { run, at } = Place::of(id);
             let run = self.store.run(run).ok().flatten().unwrap_or_default();

@@ -3,6 +3,7 @@
 //! ```text
 //! state    0  tag, number of the table               64  28 words: run k leads to 16 << k entries
 //!          8  number of the column
+//!         16  how many numbers were given away, and perhaps one that was not
 //!
 //! run      0  tag, number of the table               64  entries
 //!          8  number of the column, k
@@ -12,8 +13,12 @@
 //! ```
 //!
 //! Numbers are given away in order. The checksum covers the value, its number, and those of the
-//! table and the column; it is never 0. An entry with another checksum was torn by a crash, or
-//! damaged.
+//! table and the column; it is never 0 or 1. An entry with another checksum was torn by a crash, or
+//! damaged; with 1, opening has found nothing there.
+//!
+//! Entry and count of a number are written together, and fenced before the next number is. So a
+//! crash leaves the count right, one short of the entries, or one ahead of them. Numbers on which
+//! they do not agree so far were damaged: none of them is given away again.
 
 use std::sync::Arc;
 
@@ -27,8 +32,12 @@ use crate::table::layout::{Kind, NUMBER};
 
 /// Bytes of the state of a dictionary.
 pub(crate) const STATE_LEN: u64 = RUNS + RUN_COUNT as u64 * WORD_LEN;
+/// In a state.
+const COUNT: u64 = 2 * WORD_LEN;
 const RUNS: u64 = LINE_LEN;
 const ENTRIES: u64 = LINE_LEN;
+/// A checksum that no entry has.
+const TORN: u64 = 1;
 /// In an entry: the value.
 const VALUE: u64 = WORD_LEN;
 
@@ -124,17 +133,38 @@ impl<M: Medium> Store<M> {
         run + ENTRIES + at * self.entry_len()
     }
 
-    /// Number of the first entry of a run, which is there, that was never written.
-    pub(super) fn first_unused(&self, run: u32, at: u64) -> u64 {
-        let (mut used, mut unused) = (0, run_ids(run));
-        while used < unused {
-            let middle = used.midpoint(unused);
-            match self.medium().load(self.entry_at(at, middle)) {
-                0 => unused = middle,
-                _ => used = middle + 1,
+    /// Numbers that were given away, and perhaps one more that a crash has kept from that. `runs`
+    /// are those that are there.
+    ///
+    /// # Errors
+    ///
+    /// When count and entries contradict each other.
+    pub(super) fn count(&self, runs: &[u64]) -> Result<u64, PoolError> {
+        let medium = self.medium();
+        let counted = medium.load(self.state + COUNT);
+        let is_written = |id: u64| {
+            let place = u32::try_from(id).ok().map(Place::of);
+            let entry = place.and_then(|Place { run, at }| Some((*runs.get(run as usize)?, at)));
+            entry.is_some_and(|(run, at)| medium.load(self.entry_at(run, at)) != 0)
+        };
+        let is_short = is_written(counted);
+        let count = counted.saturating_add(u64::from(is_short));
+        let has_room = count <= run_first(runs.len() as u32);
+        let has_before = counted < 2 || is_written(counted - 2);
+        match has_room && has_before && !is_written(count) {
+            true => Ok(count),
+            false => {
+                let what = "a dictionary has another number of entries than it counts";
+                Err(self.damaged(self.state + COUNT, what))
             }
         }
-        run_first(run) + used
+    }
+
+    /// Has an entry say that its number is counted. It names no value if a crash took it away.
+    pub(super) fn mark_counted(&self, at: u64) {
+        if self.medium().load(at) == 0 {
+            self.medium().store(at, TORN);
+        }
     }
 
     fn checksum(&self, id: u32, value: &[u8]) -> u64 {
@@ -142,7 +172,7 @@ impl<M: Medium> Store<M> {
         let mut bytes: SmallVec<[u8; 64]> =
             names.iter().flat_map(|name| name.to_le_bytes()).collect();
         bytes.extend_from_slice(value);
-        xxh3_64(&bytes).max(1)
+        xxh3_64(&bytes).max(TORN + 1)
     }
 
     /// The value of a number; `None` if its entry is not there, or is damaged.
@@ -154,7 +184,7 @@ impl<M: Medium> Store<M> {
         (self.medium().load(at) == self.checksum(id, &value)).then_some(value)
     }
 
-    /// Writes and flushes an entry.
+    /// Writes and flushes an entry, and that its number is given away.
     pub(super) fn write(&self, at: u64, id: u32, value: &[u8]) {
         let medium = self.medium();
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::from_slice(value);
@@ -163,5 +193,8 @@ impl<M: Medium> Store<M> {
         medium.store(at, self.checksum(id, value));
         // Flush: fenced by the caller, before anybody learns the number.
         medium.flush(at, self.entry_len());
+        medium.store(self.state + COUNT, u64::from(id) + 1);
+        // Flush: likewise, before the next number is given away.
+        medium.flush(self.state, LINE_LEN);
     }
 }

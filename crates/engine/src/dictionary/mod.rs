@@ -39,5 +39,9 @@ pub(crate) struct Dictionary<M: Medium> {
     /// Whether the index has all values.
     is_indexed: AtomicBool,
     /// Held by who adds a value, or rebuilds the index.
-    adding: PauseMutex<()>,
+    adding: PauseMutex<Indexed>,
 }
+
+/// How many values an index that is being rebuilt has.
+#[derive(Debug, Default)]
+struct Indexed(u64);

@@ -3,19 +3,21 @@
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::heap::layout::SMALL_LEN_MAX;
-use remanent_pmem::{Medium, WORD_LEN};
+use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-use super::Dictionary;
 use super::layout::Store;
 use super::values::{IDS, Place};
+use super::{Dictionary, Indexed};
 use crate::index::Key;
 use crate::table::layout::NUMBER;
 use crate::{Error, Result};
 
 /// Values that are added to an index at once.
 const MANY: u64 = 1_024;
+/// Values that a part of rebuilding adds to an index.
+const PART: u64 = 16 * MANY;
 
 impl<M: Medium> Dictionary<M> {
     /// Where it lies.
@@ -39,8 +41,7 @@ impl<M: Medium> Dictionary<M> {
     #[inline]
     pub(crate) fn id_of(&self, value: &[u8]) -> Result<Option<u32>> {
         let key = Key::of_value(value);
-        // Acquire: partner of the store in `index_all`.
-        if self.is_indexed.load(Ordering::Acquire)
+        if self.is_indexed()
             && let Some(id) = self.find(&key, value)?
         {
             return Ok(Some(id));
@@ -73,8 +74,8 @@ impl<M: Medium> Dictionary<M> {
 
     fn add(&self, key: &Key, value: &[u8]) -> Result<Option<u32>> {
         let medium = self.store.medium();
-        let _adding = self.adding.lock(medium);
-        self.index_all()?;
+        let mut indexed = self.adding.lock(medium);
+        self.index_until(&mut indexed, u64::MAX)?;
         if let Some(id) = self.find(key, value)? {
             return Ok(Some(id));
         }
@@ -87,7 +88,11 @@ impl<M: Medium> Dictionary<M> {
         let Place { run, at } = Place::of(id);
         let run = match self.store.run(run)? {
             Some(run) => run,
-            None => self.store.make_run(run)?,
+            None => match self.store.make_run(run) {
+                // No chunks in a row are so many.
+                Err(Error::Pool(PoolError::TooLarge { .. })) => return Ok(None),
+                made => made?,
+            },
         };
         // The word first: it can fail. Nobody follows it before the number is given away.
         self.index.ensure(key, row_of(id))?;
@@ -101,27 +106,34 @@ impl<M: Medium> Dictionary<M> {
         Ok(Some(id))
     }
 
-    /// Rebuilds the index if it lies in DRAM and opening has found it empty. Returns whether there
-    /// was something to do.
+    /// Whether the index has all values. It has not if it lies in DRAM and is being rebuilt.
+    pub(crate) fn is_indexed(&self) -> bool {
+        // Acquire: partner of the store in `index_until`.
+        self.is_indexed.load(Ordering::Acquire)
+    }
+
+    /// Adds a part of the values to the index that it does not have. False if another thread does.
     ///
     /// # Errors
     ///
     /// When there is no memory left, or the medium met a fault.
-    pub(crate) fn rebuild(&self) -> Result<bool> {
-        let _adding = self.adding.lock(self.store.medium());
-        self.index_all()
+    pub(crate) fn rebuild_part(&self) -> Result<bool> {
+        let Some(mut indexed) = self.adding.try_lock() else { return Ok(false) };
+        let until = indexed.0 + PART;
+        self.index_until(&mut indexed, until)?;
+        Ok(true)
     }
 
-    /// The same by who keeps others from adding values.
-    fn index_all(&self) -> Result<bool> {
+    /// Has the index have all values with numbers less than `until`.
+    fn index_until(&self, indexed: &mut Indexed, until: u64) -> Result<()> {
         // Relaxed: only who has the lock changes it.
         if self.is_indexed.load(Ordering::Relaxed) {
-            return Ok(false);
+            return Ok(());
         }
         let count = self.count();
-        for first in (0..count).step_by(MANY as usize) {
-            let ids = first..(first + MANY).min(count);
-            let words = ids.filter_map(|id| {
+        while indexed.0 < until.min(count) {
+            let ids = indexed.0..(indexed.0 + MANY).min(count);
+            let words = ids.clone().filter_map(|id| {
                 // Not by way of `values`: who reads rows needs only some of them.
                 let value = self.store.read(id as u32)?;
                 Some((Key::of_value(&value).hash, row_of(id as u32)))
@@ -133,10 +145,13 @@ impl<M: Medium> Dictionary<M> {
                 // Some are there if the memory was at its end before.
                 self.index.ensure_word(hash, id)?;
             }
+            indexed.0 = ids.end;
         }
-        // Release: the words are there; partner of the load in `id_of`.
-        self.is_indexed.store(true, Ordering::Release);
-        Ok(true)
+        if indexed.0 == count {
+            // Release: the words are there; partner of the load in `is_indexed`.
+            self.is_indexed.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 }
 

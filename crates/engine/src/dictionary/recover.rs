@@ -59,11 +59,11 @@ impl<M: Medium> FoundDictionary<M> {
                 return Err(store.damaged(store.run_at(run), what));
             }
         }
-        let last = runs.last().map(|at| (runs.len() as u32 - 1, *at));
-        let count = last.map_or(0, |(run, at)| store.first_unused(run, at));
+        let count = store.count(&runs)?;
         if let Some(last) = count.checked_sub(1) {
             let Place { run, at } = Place::of(last as u32);
             let at = store.entry_at(runs[run as usize], at);
+            store.mark_counted(at);
             // Flush: fenced by the caller.
             // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(at, store.entry_len());

@@ -33,7 +33,7 @@ pub(crate) struct Side<M: Medium> {
     /// Number of the table.
     number: u32,
     /// The columns, in the order in which the foreign key has them.
-    columns: Vec<usize>,
+    pub(crate) columns: Vec<usize>,
     /// The [`id`](Index) of the index by which they are found.
     index: u32,
     /// That index without the columns behind those of the foreign key.
@@ -170,14 +170,16 @@ impl<M: Medium> Side<M> {
         })
     }
 
-    /// The key that has the values of a row of the other side.
+    /// The key that has the values of a row of the other side. Cells that name no value have none:
+    /// the caller has refused them.
     fn key_for(
         &self,
         format: &Format,
         (other, of_other): (&Side<M>, &Format),
         row: KeyCells<'_>,
     ) -> Option<Key> {
-        let bytes_of = |column: &usize| of_other.cells.bytes_of(*column, row);
+        let value = |column: &usize| of_other.cells.bytes_of(*column, row);
+        let bytes_of = |column| value(column).filter(|bytes| !bytes.is_empty());
         let bytes: SmallVec<[&[u8]; 4]> =
             other.columns.iter().map(bytes_of).collect::<Option<_>>()?;
         let key = Key::of_cells(format, &self.spec, |at, to| {

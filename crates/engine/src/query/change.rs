@@ -89,8 +89,8 @@ impl<M: Medium> Update<M> {
 
     /// Passes the newest state of the row with this key to `change`, which [sets](Changes::set)
     /// values, and commits that: it is durable when this returns. Returns what `change` does;
-    /// `None` if there is no row. One fence, and those for blocks and for folding; none if nothing
-    /// was changed.
+    /// `None` if there is no row. One fence, and those for blocks, for folding, and for values that
+    /// an [encoded](crate::TableSpec::encoded) column has never had; none if nothing was changed.
     ///
     /// Between what `change` reads and what it sets, nobody else changes the row. It should be
     /// quick, and not change the same row by another statement, which would be refused.
@@ -327,6 +327,7 @@ impl<'r, M: Medium> Changes<'r, M> {
         let sum = before.plus(of_amount).and_then(Number::value);
         match sum.map(|sum| self.set(column, sum)) {
             Some(Ok(())) => Ok(()),
+            Some(Err(error)) if !matches!(error, Error::Value { .. }) => Err(error),
             _ => {
                 let reason = format!("{before} + {amount} does not fit {of_type}");
                 Err(self.overflow(column, reason))

@@ -60,11 +60,11 @@ impl<M: Medium> Find<M> {
         rows.sort_unstable();
         rows.dedup();
         for row in rows {
-            let found = prepared.row_with_key(row, &key, view)?;
+            let found = prepared.row_with_key(row, &key, view);
             // A faulty medium reads as zeros: not a row of those is shown.
             prepared.engine.heap.verify()?;
             prepared.engine.require_kept(view)?;
-            if let Some(row) = found
+            if let Some(row) = found?
                 && let ControlFlow::Break(result) = visit(&row)
             {
                 return Ok(Some(result));

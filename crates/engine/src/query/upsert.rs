@@ -37,7 +37,9 @@ impl<M: Medium> Upsert<M> {
     /// Inserts a row of these values, in the order of the columns, and commits that. If a row has
     /// their key in the index, passes that row to `change` instead, as [`Update::run`] does, and
     /// commits what `change` sets. It is durable when this returns. One fence, and those of
-    /// [`Table::insert`](crate::Table::insert) or [`Update::run`].
+    /// [`Table::insert`](crate::Table::insert) or [`Update::run`]. An
+    /// [encoded](crate::TableSpec::encoded) column gets its value into the dictionary also if
+    /// another row is changed instead.
     ///
     /// Of threads that upsert one key, one inserts the row, and the others change it. A row whose
     /// key has NULL in it is inserted.

@@ -29,6 +29,7 @@ use super::cells::{ADDED_MAX, Cell};
 pub(crate) use super::cells::{Cells, KeyCells};
 use crate::schema::{COLUMNS_MAX, Column};
 use crate::transaction::layout::{SLOT_COUNT, STAMP_MAX, STATEMENTS_MAX, ShortId};
+use crate::value::ID_LEN;
 
 /// The kinds of blocks, by the upper half of their first word. The lower half has the number of the
 /// table.
@@ -179,6 +180,10 @@ impl Format {
         }
         let mut ends = nulls.map(|bits| bits.div_ceil(8));
         for cell in &mut cells {
+            if cell.is_encoded {
+                // In one word: who reads a row while it is written gets no number of two halves.
+                ends[cell.group] = ends[cell.group].next_multiple_of(ID_LEN);
+            }
             cell.offset = ends[cell.group];
             ends[cell.group] = cell.range().end;
         }

@@ -257,6 +257,11 @@ impl<M: Medium> Table<M> {
         })
     }
 
+    /// The dictionaries whose indexes are being rebuilt.
+    pub(crate) fn unindexed(&self) -> impl Iterator<Item = &Dictionary<M>> {
+        self.dictionaries.iter().flatten().filter(|dictionary| !dictionary.is_indexed())
+    }
+
     /// Refuses the cells of a row if one of these columns names no value of its dictionary.
     #[inline(always)]
     pub(crate) fn require_values(&self, columns: &[usize], row: KeyCells<'_>) -> Result<()> {

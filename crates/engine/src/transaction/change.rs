@@ -142,9 +142,10 @@ impl<M: Medium> Engine<M> {
         let other = table.search(index, key, |row| {
             let Some(place) = table.place(row) else { return Ok(None) };
             let _pin = self.heap.pin();
-            let is_seen = self.sees_key(table, Keyed::of(index, key), row, place, view)?;
+            let is_seen = self.sees_key(table, Keyed::of(index, key), row, place, view);
+            self.require_kept(view)?;
             // A row number that was used before, with the same key, may have a second word.
-            Ok((is_seen && *first.get_or_insert(row) != row).then_some(row))
+            Ok((is_seen? && *first.get_or_insert(row) != row).then_some(row))
         })?;
         self.heap.verify()?;
         self.require_kept(view)?;

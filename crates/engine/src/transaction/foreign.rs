@@ -177,6 +177,13 @@ impl<M: Medium> Engine<M> {
         own: Option<RowId>,
     ) -> Result<Ties<M>> {
         let mut ties = Ties::new();
+        let as_child = set.foreign.to_parents.iter().map(|of| &of.child.columns);
+        let as_parent = set.foreign.to_children.iter().map(|of| &of.parent.columns);
+        for columns in as_child.chain(as_parent) {
+            for state in [old, new].into_iter().flatten() {
+                table.require_values(columns, key_cells(state))?;
+            }
+        }
         for of in &set.foreign.to_parents {
             let Some(parent) = of.parent.table() else { continue };
             let own = own.filter(|_| of.is_within_one_table());
@@ -301,10 +308,10 @@ impl<M: Medium> Engine<M> {
     ) -> Result<Parents> {
         loop {
             let before = table.head(place);
-            let found = self.parent_as(before, table, keyed, row, place, view)?;
+            let found = self.parent_as(before, table, keyed, row, place, view);
             // Otherwise it has changed meanwhile.
             if table.head(place) == before {
-                return Ok(found);
+                return found;
             }
             self.medium().pause();
         }

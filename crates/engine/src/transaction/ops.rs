@@ -221,9 +221,14 @@ impl<M: Medium> Engine<M> {
     ) -> Result<Option<Taken>> {
         loop {
             let before = table.head(place);
-            let taken = self.takes_as(before, table, keyed, row, place, view)?;
-            if taken.is_some() || table.head(place) == before {
-                return Ok(taken);
+            let taken = self.takes_as(before, table, keyed, row, place, view);
+            let is_same = table.head(place) == before;
+            // Cells that somebody is writing may name no value.
+            if is_same || !taken.as_ref().is_err_and(Error::is_damage) {
+                let taken = taken?;
+                if is_same || taken.is_some() {
+                    return Ok(taken);
+                }
             }
             self.medium().pause();
         }

@@ -42,6 +42,7 @@ impl<M: Medium> Engine<M> {
         table.for_each_row(|row, place, _| {
             let child = Child { table, row, place, needs_others };
             for cells in self.states_of(table, needs_others, row, place)? {
+                table.require_values(&of.child.columns, key_cells(&cells))?;
                 let Some(wanted) = of.key_of_parent(table, parent, key_cells(&cells)) else {
                     continue;
                 };
@@ -130,6 +131,7 @@ impl<M: Medium> Engine<M> {
     ) -> Result<bool> {
         let Some(seen) = table.seen(row, place, View::NEWEST)? else { return Ok(false) };
         let cells = table.key_groups(place, seen, needs_others)?;
+        table.require_values(&of.child.columns, key_cells(&cells))?;
         let key = of.key_of_parent(table, parent, key_cells(&cells));
         let Some(key) = key else { return Ok(false) };
         let set = parent.indexes.load();

@@ -5,8 +5,8 @@ use std::ops::{Bound, ControlFlow};
 use std::thread;
 
 use remanent_engine::{
-    Database, Error, NewColumn, NewIndex, Order, Placement, Rebuild, Row, RowId, Table, TableSpec,
-    Type, Value,
+    Database, Error, NewColumn, NewForeignKey, NewIndex, Order, Placement, Rebuild, Row, RowId,
+    Table, TableSpec, Transaction, Type, Value,
 };
 use remanent_pmem::{Emulation, Error as PoolError, Medium, Pool};
 
@@ -297,9 +297,12 @@ fn entries(medium: &impl Medium) -> (u64, u64) {
     (runs[0] + 64, 8 + 24)
 }
 
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Pool(PoolError::Corrupt { .. }))
+}
+
 #[test]
 fn a_row_that_names_no_value_is_told_as_damage() {
-    let is_damage = |error: &Error| matches!(error, Error::Pool(PoolError::Corrupt { .. }));
     for indexes in [Placement::Pmem, Placement::Dram] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("numbers.pool");
@@ -415,8 +418,25 @@ fn a_table_has_as_many_dictionaries_as_columns() {
 
 #[test]
 fn a_dictionary_that_is_damaged_is_told_at_opening() {
-    // The heads of the state and of a run.
-    for (tag, word) in [(0x6469_6374, 0), (0x6469_6374, 8), (0x656e_7472, 0), (0x656e_7472, 8)] {
+    const STATE: u64 = 0x6469_6374;
+    const RUN: u64 = 0x656e_7472;
+    let flip: fn(u64) -> u64 = |word| word ^ 1 << 40;
+    let fewer: fn(u64) -> u64 = |count| count - 2;
+    let zero: fn(u64) -> u64 = |_| 0;
+    let (first, len) = (64, 8 + 24);
+    // The heads of the state and of a run; how many numbers there are; what leads to a run; an entry
+    // behind which no other one would be given away; the last but one.
+    for (tag, word, damage) in [
+        (STATE, 0, flip),
+        (STATE, 8, flip),
+        (RUN, 0, flip),
+        (RUN, 8, flip),
+        (STATE, 16, flip),
+        (STATE, 16, fewer),
+        (STATE, 16, zero),
+        (STATE, 64, zero),
+        (RUN, first + 8 * len, zero),
+    ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("numbers.pool");
         let pool = Pool::options().create(&path).unwrap();
@@ -426,10 +446,139 @@ fn a_dictionary_that_is_damaged_is_told_at_opening() {
         let medium = pool.medium();
         let is_it = |at: &u64| medium.load(*at) >> 32 == tag;
         let at = (0..medium.len()).step_by(8).find(is_it).unwrap();
-        medium.store(at + word, medium.load(at + word) ^ 1 << 40);
+        medium.store(at + word, damage(medium.load(at + word)));
         drop(pool);
         let pool = Pool::options().open(&path).unwrap();
         let error = Database::open(&pool, "db").err().unwrap();
-        assert!(matches!(&error, Error::Pool(PoolError::Corrupt { .. })), "{error}");
+        assert!(is_damage(&error), "{error}");
     }
+}
+
+#[test]
+fn a_number_whose_entry_was_taken_away_is_not_given_away_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("numbers.pool");
+    let pool = Pool::options().create(&path).unwrap();
+    let database = Database::create(&pool, "db").unwrap();
+    drop(numbers(&database, Placement::Pmem));
+    drop(database);
+    // As a crash leaves it, or damage of the last entry.
+    let (first, len) = entries(pool.medium());
+    pool.medium().store(first + 9 * len, 0);
+    drop(pool);
+    for number in [20, 21, 22] {
+        let pool = Pool::options().open(&path).unwrap();
+        let database = Database::open(&pool, "db").unwrap();
+        let table = database.table("numbers").unwrap();
+        let get = table.prepare_get("primary").unwrap();
+        let text = |row: &Row<'_>| row.get::<&str>(0).map(str::to_owned);
+        for number in number..number + 5 {
+            table.insert(&[number.to_string().as_str().into()]).unwrap();
+        }
+        let now = database.snapshot();
+        let mut wrong = 0;
+        let visit = |row: &Row<'_>| {
+            wrong += u32::from(text(row).is_err_and(|error| is_damage(&error)));
+            ControlFlow::<()>::Continue(())
+        };
+        table.scan(&now, visit).unwrap();
+        // The row that had it.
+        assert_eq!(wrong, 1);
+        assert_eq!(get.run(&now, &["8".into()], text).unwrap().as_deref(), Some("8"));
+        for number in number..number + 5 {
+            let delete = table.prepare_delete("primary").unwrap();
+            assert!(delete.run(&[number.to_string().as_str().into()]).unwrap());
+        }
+    }
+}
+
+#[test]
+fn foreign_keys_tell_of_values_that_are_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("towns.pool");
+    let pool = Pool::options().create(&path).unwrap();
+    let database = Database::create(&pool, "db").unwrap();
+    let countries = TableSpec::new("countries")
+        .column("name", Type::Text { max: 7 })
+        .primary_key(["name"])
+        .encoded(["name"])
+        .place_dictionaries(["name"], Placement::Dram);
+    let towns = TableSpec::new("towns")
+        .column("id", Type::U32)
+        .column("country", Type::Text { max: 7 })
+        .column("people", Type::U32)
+        .primary_key(["id"])
+        .index("by_country", ["country"])
+        .encoded(["country"])
+        .foreign_key("of_country", ["country"], "countries", ["name"]);
+    let (countries, towns) =
+        (database.create_table(&countries).unwrap(), database.create_table(&towns).unwrap());
+    for (id, name) in (0_u32..).zip(["Norway", "Chile", "Peru"]) {
+        countries.insert(&[name.into()]).unwrap();
+        towns.insert(&[id.into(), name.into(), 1.into()]).unwrap();
+    }
+    drop((countries, towns, database));
+    // Chile, in both dictionaries.
+    let medium = pool.medium();
+    let chile = u64::from_le_bytes(*b"\x05Chile\0\0");
+    let found: Vec<u64> =
+        (0..medium.len()).step_by(8).filter(|at| medium.load(*at) == chile).collect();
+    assert_eq!(found.len(), 2);
+    for at in found {
+        medium.store(at, chile ^ 1 << 9);
+    }
+    drop(pool);
+
+    let pool = Pool::options().open(&path).unwrap();
+    let database = Database::open(&pool, "db").unwrap();
+    let (countries, towns) =
+        (database.table("countries").unwrap(), database.table("towns").unwrap());
+    assert!(!database.check().unwrap().is_empty());
+    let update = towns.prepare_update("primary").unwrap();
+    let moved = |id: u32, to: &str| update.run(&[id.into()], |_, town| town.set(1, to));
+    assert_eq!(moved(0, "Peru").unwrap(), Some(()));
+    assert!(moved(1, "Peru").is_err_and(|error| is_damage(&error)));
+    let delete = countries.prepare_delete("primary").unwrap();
+    assert!(delete.run(&["Peru".into()]).is_err());
+    let again = NewForeignKey::new("again", ["country"], "countries", ["name"]);
+    let added = database.add_foreign_key(&towns, &again);
+    assert!(added.is_err_and(|error| is_damage(&error)));
+}
+
+#[test]
+fn indexes_of_dictionaries_are_rebuilt_in_the_background_although_nothing_else_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("numbers.pool");
+    let pool = Pool::options().create(&path).unwrap();
+    let database = Database::create(&pool, "db").unwrap();
+    let spec = TableSpec::new("numbers")
+        .column("id", Type::U32)
+        .column("text", Type::Text { max: 12 })
+        .primary_key(["id"])
+        .encoded(["text"])
+        .place_dictionaries(["text"], Placement::Dram);
+    let table = database.create_table(&spec).unwrap();
+    let mut all = database.begin().unwrap();
+    let insert = |batch: &mut Transaction<'_>| {
+        (0..40_000_u32).try_for_each(|id| {
+            table.insert_in(batch, &[id.into(), id.to_string().as_str().into()]).map(drop)
+        })
+    };
+    all.batch(insert).unwrap();
+    all.commit().unwrap();
+    drop((table, database, pool));
+
+    let pool = Pool::options().open(&path).unwrap();
+    let options = Database::options().rebuild(Rebuild::Steps);
+    let database = options.open(&pool, "db").unwrap();
+    let steps = std::iter::repeat_with(|| database.rebuild_step().unwrap());
+    assert_eq!(steps.take_while(|is_left| *is_left).count(), 3);
+    drop(database);
+    let options = Database::options().rebuild(Rebuild::Background);
+    let database = options.open(&pool, "db").unwrap();
+    while database.rebuild_step().unwrap() {}
+    let table = database.table("numbers").unwrap();
+    table.insert(&[40_000.into(), "7".into()]).unwrap();
+    table.insert(&[40_001.into(), "new".into()]).unwrap();
+    assert_eq!(database.check().unwrap(), []);
 }
