@@ -13,6 +13,8 @@ fn every_claim_and_chart_is_there() {
         "tatp.scaling.2",
         "tatp.get_subscriber_ns",
         "tatp.bytes_vs_sqlite",
+        "tatp.encoded_vs_plain",
+        "tatp.encoded_vs_plain.bytes",
         "tatp.update_subscriber_data_ns.vs_floor",
     ] {
         assert_claim(&report, id);

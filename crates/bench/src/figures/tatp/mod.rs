@@ -5,10 +5,10 @@ mod sqlite;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use remanent_engine::Database;
+use remanent_engine::{Database, TableSpec};
 use remanent_pmem::pool::layout::CHUNK_LEN;
 use remanent_pmem::{Emulation, Mapped, Pool};
-use remanent_tatp::{Client, Kind, Mix, Population, Request, Tables};
+use remanent_tatp::{Client, Kind, Mix, Population, Request, Tables, tables};
 
 use self::sqlite::Sqlite;
 use super::bench::Bench;
@@ -67,20 +67,28 @@ fn run(setup: &Setup) -> Result<Report> {
         requests: effort.pick(500_000, 100_000, 500),
     };
     let mut report = Report::new("tatp")?;
-    let progress = Progress::new("tatp", rounds * 4);
-    let [mut nvram, mut memory, mut sqlite, mut logged] = [(); 4].map(|()| Times::new());
+    let progress = Progress::new("tatp", rounds * 5);
+    let [mut nvram, mut encoded, mut memory, mut sqlite, mut logged] =
+        [(); 5].map(|()| Times::new());
     let mut ground = None;
     for _ in 0..rounds {
-        progress.step("the engine, as nvram");
         let scratch = Scratch::new(&setup.dir)?;
         let options = Pool::options().size_max(SIZE_MAX).emulation(Emulation::Nvram);
-        let pool = options.create(scratch.path().join("tatp.pool"))?;
-        ground = Some(Ground::of_pool(&pool));
-        measure_engine(&pool, &load, &mut nvram)?;
-        drop(pool);
+        for (name, specs, times) in [
+            ("the engine, as nvram", tables(), &mut nvram),
+            ("the engine, encoded", tables().map(TableSpec::all_encoded), &mut encoded),
+        ] {
+            progress.step(name);
+            let path = scratch.path().join("tatp.pool");
+            let pool = options.create(&path)?;
+            ground = Some(Ground::of_pool(&pool));
+            measure_engine(&pool, &specs, &load, times)?;
+            drop(pool);
+            std::fs::remove_file(&path)?;
+        }
         progress.step("the engine, in memory");
         let pool = Pool::options().size_max(SIZE_MAX).create_in_memory()?;
-        measure_engine(&pool, &load, &mut memory)?;
+        measure_engine(&pool, &tables(), &load, &mut memory)?;
         drop(pool);
         progress.step("SQLite, in memory");
         measure_sqlite(&Sqlite::in_memory()?, &load, &mut sqlite)?;
@@ -96,6 +104,7 @@ fn run(setup: &Setup) -> Result<Report> {
     let subscribers = load.population.count();
     for (series, ground, times) in [
         ("remanent", &ground, &nvram),
+        ("remanent, all columns encoded", &ground, &encoded),
         ("remanent in memory", &volatile, &memory),
         ("SQLite in memory", &volatile, &sqlite),
         ("SQLite with a log", &ground, &logged),
@@ -118,6 +127,7 @@ fn run(setup: &Setup) -> Result<Report> {
     let bytes = nvram.bytes.median() * f64::from(subscribers);
     let floor = Floor::measure(&setup.dir, bytes as usize, rounds)?;
     claim(&mut report, &floor, [&nvram, &memory, &sqlite, &logged]);
+    claim_encoded(&mut report, [&nvram, &encoded]);
     report.chart("kinds", "TATP: one transaction", LATENCY, "", Shape::Bars);
     Ok(report)
 }
@@ -160,6 +170,14 @@ fn claim(report: &mut Report, floor: &Floor, [nvram, memory, sqlite, logged]: [&
     }
 }
 
+fn claim_encoded(report: &mut Report, [plain, encoded]: [&Times; 2]) {
+    let against = "columns that have their values themselves".to_owned();
+    let ratio = encoded.mix_ktps[0].over(&plain.mix_ktps[0]);
+    report.claim("tatp.encoded_vs_plain", &ratio, "x", against.clone(), None);
+    let ratio = encoded.bytes.over(&plain.bytes);
+    report.claim("tatp.encoded_vs_plain.bytes", &ratio, "x", against, None);
+}
+
 /// Nanoseconds for each request of a kind; those that find nothing count, too.
 fn kind_ns(
     mix: &mut Mix,
@@ -189,9 +207,14 @@ fn mix_ktps(mix: &mut Mix, count: u64, run: impl Fn(&Request) -> Result<bool>) -
     Ok(count as f64 / begin.elapsed().as_secs_f64() / 1e3)
 }
 
-fn measure_engine(pool: &Pool<Mapped>, load: &Load, times: &mut Times) -> Result<()> {
+fn measure_engine(
+    pool: &Pool<Mapped>,
+    specs: &[TableSpec; 4],
+    load: &Load,
+    times: &mut Times,
+) -> Result<()> {
     let database = Database::create(pool, "tatp")?;
-    load.population.load(&Tables::create(&database)?)?;
+    load.population.load(&Tables::create_as(&database, specs)?)?;
     let used = pool.check()?.chunks_used * CHUNK_LEN;
     let subscribers = load.population.count();
     times.bytes.push(used as f64 / f64::from(subscribers));
