@@ -298,9 +298,10 @@ impl<M: Medium> Database<M> {
 
     /// Does a part of rebuilding the indexes in DRAM, which opening has found empty: reads some
     /// tiles of the table that is wanted most, up to 256 of about a thousand rows; or if all are
-    /// read, adds some thousand words of what was read to the index that is wanted most, or values to
-    /// that of a [dictionary](TableSpec::encoded). If other threads have begun with all that is left, it waits for a moment. Returns false when nothing
-    /// is left. For programs that open with [`Rebuild::Steps`].
+    /// read, adds some thousand words of what was read to the index that is wanted most, or values
+    /// to that of a [dictionary](TableSpec::encoded). If other threads have begun with all that is
+    /// left, it waits for a moment. Returns false when nothing is left. For programs that open with
+    /// [`Rebuild::Steps`].
     ///
     /// # Errors
     ///
@@ -474,9 +475,9 @@ impl<M: Medium> Table<M> {
 
     /// Adds a row, and commits that: it is durable when this returns. The values are in the order
     /// of the [columns](Table::columns) that the handle knows. One fence; each new tile takes four
-    /// or more besides, each division of a hash index's segment two, each [ordered](TableSpec::ordered)
-    /// index in the pool two, and each value that an [encoded](TableSpec::encoded) column has never
-    /// had one.
+    /// or more besides, each division of a hash index's segment two, each
+    /// [ordered](TableSpec::ordered) index in the pool two, and each value that an
+    /// [encoded](TableSpec::encoded) column has never had one.
     ///
     /// # Errors
     ///

@@ -175,8 +175,8 @@ impl TableSpec {
     /// Worth it for long values of which there are few. A value that the column has never had costs
     /// the statement one fence more; values are never removed from a dictionary. A column can have
     /// 268 million values of up to 8 bytes, and 16 million of 255: then there is
-    /// [`Error::TooManyValues`]. Columns that are [added](crate::Database::add_column) later are not
-    /// encoded.
+    /// [`Error::TooManyValues`]. Columns that are [added](crate::Database::add_column) later are
+    /// not encoded.
     ///
     /// ```
     /// use remanent_engine::{TableSpec, Type};

@@ -424,8 +424,8 @@ fn a_dictionary_that_is_damaged_is_told_at_opening() {
     let fewer: fn(u64) -> u64 = |count| count - 2;
     let zero: fn(u64) -> u64 = |_| 0;
     let (first, len) = (64, 8 + 24);
-    // The heads of the state and of a run; how many numbers there are; what leads to a run; an entry
-    // behind which no other one would be given away; the last but one.
+    // The heads of the state and of a run; how many numbers there are; what leads to a run; the
+    // last entry but one.
     for (tag, word, damage) in [
         (STATE, 0, flip),
         (STATE, 8, flip),
