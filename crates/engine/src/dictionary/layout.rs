@@ -160,11 +160,20 @@ impl<M: Medium> Store<M> {
         }
     }
 
-    /// Has an entry say that its number is counted. It names no value if a crash took it away.
-    pub(super) fn mark_counted(&self, at: u64) {
-        if self.medium().load(at) == 0 {
-            self.medium().store(at, TORN);
+    /// Makes the last of `count` entries, and what the state counts, agree after a crash, and
+    /// flushes them. An entry that the crash took away names no value.
+    pub(super) fn settle(&self, at: u64, count: u64) {
+        let medium = self.medium();
+        if medium.load(at) == 0 {
+            medium.store(at, TORN);
         }
+        // Flush: fenced by the caller, before another number is given away.
+        medium.flush(at, self.entry_len());
+        if medium.load(self.state + COUNT) != count {
+            medium.store(self.state + COUNT, count);
+        }
+        // Flush: likewise. A crash may leave the next count out, but not two of them.
+        medium.flush(self.state, LINE_LEN);
     }
 
     fn checksum(&self, id: u32, value: &[u8]) -> u64 {

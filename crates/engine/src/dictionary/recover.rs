@@ -62,11 +62,7 @@ impl<M: Medium> FoundDictionary<M> {
         let count = store.count(&runs)?;
         if let Some(last) = count.checked_sub(1) {
             let Place { run, at } = Place::of(last as u32);
-            let at = store.entry_at(runs[run as usize], at);
-            store.mark_counted(at);
-            // Flush: fenced by the caller.
-            // Redundant: but where a process was killed before, and the power fails later.
-            medium.flush(at, store.entry_len());
+            store.settle(store.entry_at(runs[run as usize], at), count);
         }
         Ok(FoundDictionary { store, runs, count })
     }

@@ -52,6 +52,23 @@ impl Times {
         let kind_ns = Kind::ALL.map(|_| Samples::default()).into();
         Times { kind_ns, bytes: Samples::default(), mix_ktps: Default::default() }
     }
+
+    fn report(&self, report: &mut Report, series: &str, ground: &Ground, subscribers: u32) {
+        for ((kind, _), samples) in Kind::ALL.iter().zip(&self.kind_ns) {
+            let x = format!("{subscribers} subscribers: {}", kind.name());
+            report.row(series, &x, ground, LATENCY, samples);
+        }
+        for (threads, samples) in (1..).zip(&self.mix_ktps) {
+            if samples.runs() > 0 {
+                let x = format!("{subscribers} subscribers: mix, {threads} threads");
+                report.row(series, &x, ground, THROUGHPUT, samples);
+            }
+        }
+        if self.bytes.runs() > 0 {
+            let x = format!("{subscribers} subscribers: each");
+            report.row(series, &x, ground, "bytes", &self.bytes);
+        }
+    }
 }
 
 /// Measures all contenders.
@@ -99,8 +116,7 @@ fn run(setup: &Setup) -> Result<Report> {
             .bytes
             .push(std::fs::metadata(&path)?.len() as f64 / f64::from(load.population.count()));
     }
-    let ground = ground.unwrap_or_else(Ground::volatile);
-    let volatile = Ground::volatile();
+    let (ground, volatile) = (ground.unwrap_or_else(Ground::volatile), Ground::volatile());
     let subscribers = load.population.count();
     for (series, ground, times) in [
         ("remanent", &ground, &nvram),
@@ -109,20 +125,7 @@ fn run(setup: &Setup) -> Result<Report> {
         ("SQLite in memory", &volatile, &sqlite),
         ("SQLite with a log", &ground, &logged),
     ] {
-        for ((kind, _), samples) in Kind::ALL.iter().zip(&times.kind_ns) {
-            let x = format!("{subscribers} subscribers: {}", kind.name());
-            report.row(series, &x, ground, LATENCY, samples);
-        }
-        for (threads, samples) in (1..).zip(&times.mix_ktps) {
-            if samples.runs() > 0 {
-                let x = format!("{subscribers} subscribers: mix, {threads} threads");
-                report.row(series, &x, ground, THROUGHPUT, samples);
-            }
-        }
-        if times.bytes.runs() > 0 {
-            let x = format!("{subscribers} subscribers: each");
-            report.row(series, &x, ground, "bytes", &times.bytes);
-        }
+        times.report(&mut report, series, ground, subscribers);
     }
     let bytes = nvram.bytes.median() * f64::from(subscribers);
     let floor = Floor::measure(&setup.dir, bytes as usize, rounds)?;
