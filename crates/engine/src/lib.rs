@@ -87,7 +87,7 @@ pub use self::query::{
 pub use self::rebuild::{Rebuild, RebuildProgress};
 pub use self::schema::{
     COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewForeignKey, NewIndex,
-    PRIMARY, Placement, ROW_LEN_MAX, Structure, TableSpec,
+    POOL_DICTIONARIES_MAX, PRIMARY, Placement, ROW_LEN_MAX, Structure, TableSpec,
 };
 pub use self::sequence::{Sequence, SequenceSpec};
 pub use self::transaction::{

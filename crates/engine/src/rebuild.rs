@@ -16,7 +16,9 @@ use crate::engine::Engine;
 /// Nobody has to wait for it: who looks for a row that an index does not lead to yet reads tiles
 /// that are left until the row is found, and no tile is read twice. Looking for a row that is not
 /// there, or for all rows with a key, means to read all of them. What was read is found from then
-/// on.
+/// on. The first statement that gives a value to an encoded column whose
+/// [dictionary index](crate::TableSpec::place_dictionaries) lies in DRAM does wait: it adds the
+/// rest of the values to the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rebuild {

@@ -8,6 +8,8 @@ use crate::{Error, Result};
 pub const COLUMNS_MAX: usize = 1_000;
 /// Indexes of a table at the most.
 pub const INDEXES_MAX: usize = 64;
+/// Encoded columns of a table whose dictionary indexes lie in the pool. Others have theirs in DRAM.
+pub const POOL_DICTIONARIES_MAX: usize = 640;
 /// Bytes of a name at the most.
 pub const NAME_LEN_MAX: usize = 128;
 /// Bytes of a row at the most.
@@ -399,7 +401,7 @@ impl TableSpec {
     #[doc(hidden)]
     #[must_use]
     pub fn tile_rows(mut self, rows: u32) -> Self {
-        self.tile_rows = Some(rows);
+        self.tile_rows = Some(rows.max(1));
         self
     }
 
@@ -442,6 +444,12 @@ impl TableSpec {
         if self.indexes.len() > INDEXES_MAX {
             return Err(format!("it has more than {INDEXES_MAX} indexes"));
         }
+        if self.pool_dictionaries() > POOL_DICTIONARIES_MAX {
+            return Err(format!(
+                "it has more than {POOL_DICTIONARIES_MAX} dictionaries with an index in the pool; \
+                 place some of them in DRAM"
+            ));
+        }
         if let Some(name) = self.unknown_columns.first() {
             return Err(format!(
                 "column {name:?} is to be encoded, and was not named before; or its dictionary is \
@@ -454,6 +462,12 @@ impl TableSpec {
             ));
         }
         (0..self.indexes.len()).map(|index| self.resolved_index(index)).collect()
+    }
+
+    /// Dictionaries whose indexes lie in the pool.
+    pub(crate) fn pool_dictionaries(&self) -> usize {
+        let placements = self.columns.iter().filter_map(|column| column.dictionary);
+        placements.filter(|placement| *placement == Placement::Pmem).count()
     }
 
     fn resolved_index(&self, at: usize) -> Result<IndexSpec, String> {

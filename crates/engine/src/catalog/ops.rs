@@ -57,6 +57,15 @@ impl<M: Medium> Made<M> {
     }
 }
 
+/// Chunks of blocks that nobody knows yet, if a table is made without dictionaries.
+const SUSPECTS: usize = 32;
+
+/// The same with those of a table: four segments of indexes, or 100 states, have a chunk.
+fn suspects_of(spec: &TableSpec) -> usize {
+    let count = spec.pool_dictionaries();
+    SUSPECTS + count.div_ceil(4) + count.div_ceil(100)
+}
+
 impl<M: Medium> Engine<M> {
     /// Makes a table.
     pub(crate) fn create_table(&self, spec: &TableSpec) -> Result<Arc<Table<M>>> {
@@ -99,7 +108,7 @@ impl<M: Medium> Engine<M> {
     /// asks about.
     fn make_table(&self, before: &Catalog, described: DescribedTable<'_>) -> Result<MadeTable<M>> {
         let mut catalog = before.clone();
-        let mut lane = self.heap.enter().prepare_to_write();
+        let mut lane = self.heap.enter().prepare_for(suspects_of(described.0));
         let mut made = Made::nothing();
         let entry = match self.prepare_table(&mut lane, &mut made, &mut catalog, described) {
             Ok(entry) => entry,

@@ -71,6 +71,10 @@ impl<M: Medium> Store<M> {
     }
 
     pub(super) fn damaged(&self, offset: u64, what: &str) -> PoolError {
+        // A faulty medium reads as zeros: as if it were damaged.
+        if let Err(fault) = self.heap.verify() {
+            return fault;
+        }
         let Store { table, column, .. } = self;
         PoolError::corrupt(offset, format!("column {column} of table {table}: {what}"))
     }
@@ -168,11 +172,13 @@ impl<M: Medium> Store<M> {
             medium.store(at, TORN);
         }
         // Flush: fenced by the caller, before another number is given away.
+        // Redundant: but where a crash comes after another one, as in `dictionaries-killed-twice`.
         medium.flush(at, self.entry_len());
         if medium.load(self.state + COUNT) != count {
             medium.store(self.state + COUNT, count);
         }
         // Flush: likewise. A crash may leave the next count out, but not two of them.
+        // Redundant: but where a crash comes after another one, as in `dictionaries-recovery`.
         medium.flush(self.state, LINE_LEN);
     }
 

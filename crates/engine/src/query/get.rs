@@ -86,7 +86,12 @@ impl<M: Medium> Get<M> {
         self.prepared.require_index()?;
         let mut found: Option<Row<'_, M>> = None;
         for row in rows {
-            let Some(row) = self.prepared.row_with_key(row, key, view)? else { continue };
+            let row = self.prepared.row_with_key(row, key, view);
+            if row.is_err() {
+                // Its versions may be gone.
+                engine.require_kept(view)?;
+            }
+            let Some(row) = row? else { continue };
             if let Some(other) = found.as_ref().filter(|other| other.id() != row.id()) {
                 let rows = [other.id(), row.id()];
                 return Err(table.ambiguous(self.prepared.index(), key, rows));

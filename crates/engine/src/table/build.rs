@@ -48,19 +48,22 @@ impl<M: Medium> Table<M> {
             let id = RowId::new(first + row)?;
             is_settled(committed.state(), claim).then_some((id, cells))
         });
-        let mut damage = None;
-        let settled = settled.filter(|(_, cells)| {
-            let required = self.require_values(&index.spec.columns, *cells);
-            required.map_err(|error| damage.get_or_insert(error)).is_ok()
+        // Cells that name no value may have been copied while the row was folded: look again.
+        let mut doubtful: Vec<RowId> = Vec::new();
+        let settled = settled.filter(|(row, cells)| {
+            let have_values = self.require_values(&index.spec.columns, *cells).is_ok();
+            if !have_values && doubtful.last() != Some(row) {
+                doubtful.push(*row);
+            }
+            have_values
         });
         index.insert_rows(&self.format, settled)?;
-        damage.map_or(Ok(()), Err)?;
         let opens = self.heap.pool().opens();
         for (row, head) in (0..).zip(copied.heads()) {
             let (committed, claim) = (head.committed.state(), head.claim);
             let is_free = matches!(committed, State::Free(_)) && !claim.is_held(opens);
             let Some(id) = RowId::new(first + row) else { break };
-            if !is_free && !is_settled(committed, claim) {
+            if !is_free && (!is_settled(committed, claim) || doubtful.contains(&id)) {
                 self.build_row(index, id, RowPlace { tile, index: row }, claim)?;
             }
         }
@@ -77,13 +80,6 @@ impl<M: Medium> Table<M> {
         }
         let (all, damage) = self.all_keys(row, place, index.needs_others);
         damage.map_or(Ok(()), Err)?;
-        // The cells of a row that is being inserted may name no value yet. Its statement adds the
-        // words.
-        let is_coming =
-            matches!(self.committed(place).state(), State::Free(_)) && claim.as_pending().is_none();
-        all.iter().try_for_each(|cells| match self.ensure_key(index, row, key_cells(cells)) {
-            Err(error) if is_coming && error.is_damage() => Ok(()),
-            ensured => ensured,
-        })
+        all.iter().try_for_each(|state| self.ensure_state(index, row, state))
     }
 }

@@ -282,6 +282,10 @@ impl<M: Medium> Table<M> {
     /// The error for a row that names no value of a dictionary.
     #[cold]
     pub(crate) fn no_such_value(&self, column: usize) -> Error {
+        // A faulty medium reads as zeros: as if the entry were damaged.
+        if let Err(error) = self.heap.verify() {
+            return error.into();
+        }
         let dictionary = self.dictionaries.get(column).and_then(Option::as_ref);
         let at = dictionary.map_or(self.state, Dictionary::offset);
         let column = self.column_name(column);

@@ -175,6 +175,13 @@ impl Copied {
     }
 }
 
+/// The cells of a row from which keys are read.
+pub(super) struct KeyState {
+    cells: [Group; 2],
+    /// Whether the row has, or had, these cells.
+    is_certain: bool,
+}
+
 impl<M: Medium> Table<M> {
     /// Reads all tiles for the indexes in DRAM. Waits for others who do it, too.
     ///
@@ -272,13 +279,12 @@ impl<M: Medium> Table<M> {
         let needs_others = rebuilt().any(|index| index.needs_others);
         let mut damage = None;
         for (row, committed, claim, keys) in copied.rows(format.group_len[0]) {
-            let is_as_opened = is_as_opened(committed, claim);
-            let in_first = rebuilt().filter(|index| is_as_opened && !index.needs_others);
-            for index in in_first {
-                if let Err(error) = self.require_values(&index.spec.columns, [keys, &[]]) {
-                    damage.get_or_insert(error);
-                }
-            }
+            // Cells that name no value may have been copied while the row was folded: look again.
+            let have_values = |index: &Member<M>| {
+                let columns = &index.spec.columns;
+                index.needs_others || self.require_values(columns, [keys, &[]]).is_ok()
+            };
+            let is_as_opened = is_as_opened(committed, claim) && rebuilt().all(have_values);
             if is_as_opened && !needs_others {
                 continue;
             }
@@ -308,11 +314,10 @@ impl<M: Medium> Table<M> {
     ) -> Result<()> {
         let indexes: SmallVec<[&Index<M>; 4]> = indexes.map(|member| &**member).collect();
         let needs_others = indexes.iter().any(|index| index.needs_others);
-        let (all, damage) = self.all_keys(row, place, needs_others);
-        let mut damage = damage;
-        for cells in &all {
+        let (all, mut damage) = self.all_keys(row, place, needs_others);
+        for state in &all {
             for index in &indexes {
-                match self.ensure_key(index, row, key_cells(cells)) {
+                match self.ensure_state(index, row, state) {
                     Err(error) if error.is_damage() => {
                         damage.get_or_insert(error);
                     }
@@ -337,28 +342,43 @@ impl<M: Medium> Table<M> {
         }
     }
 
+    /// The same for a state of the row. Cells that may be no state of it may name no value.
+    pub(super) fn ensure_state(&self, index: &Index<M>, row: RowId, of: &KeyState) -> Result<()> {
+        let cells = key_cells(&of.cells);
+        match self.require_values(&index.spec.columns, cells) {
+            Err(_) if !of.is_certain => Ok(()),
+            _ => self.ensure_key(index, row, cells),
+        }
+    }
+
     /// The cells for keys of all states of a row that can be read, and what is damaged.
     pub(super) fn all_keys(
         &self,
         row: RowId,
         place: RowPlace,
         needs_others: bool,
-    ) -> (SmallVec<[[Group; 2]; 4]>, Option<Error>) {
+    ) -> (SmallVec<[KeyState; 4]>, Option<Error>) {
         // Nothing is freed that the row leads to.
         let _pin = self.heap.pin();
         // The claim first: who commits takes it away when the committed state is there.
-        let pending = self.claim(place).as_pending().map_or(0, |pending| pending.version);
-        let (committed, mut damage) = match self.committed(place).state() {
-            State::Version(offset) => (offset, None),
-            State::Damaged => (0, Some(self.head_damaged(place))),
-            State::Free(_) | State::Present(_) => (0, None),
+        let claim = self.claim(place).as_pending();
+        let pending = claim.as_ref().map_or(0, |pending| pending.version);
+        // Before the cells in the tile are read. Others may be writing them, or a crash may have
+        // kept who did from completing them. Their statement adds the words of what they become.
+        let (committed, is_in_tile, mut damage) = match self.committed(place).state() {
+            State::Version(offset) => (offset, false, None),
+            State::Damaged => (0, false, Some(self.head_damaged(place))),
+            State::Free(_) => (0, claim.is_some(), None),
+            State::Present(_) => (0, true, None),
         };
-        let mut all: SmallVec<[[Group; 2]; 4]> = SmallVec::new();
+        let mut all: SmallVec<[KeyState; 4]> = SmallVec::new();
         for newest in [pending, committed].into_iter().filter(|offset| *offset != 0) {
             let (mut next, mut below) = (State::Version(newest), NEWEST);
             while let State::Version(offset) = next {
                 let found = self.version_of(offset, row, below).and_then(|version| {
-                    all.extend(self.keys_of_versions(place, &[version], needs_others)?);
+                    let states = self.keys_of_versions(place, &[version], needs_others)?;
+                    let states = states.into_iter();
+                    all.extend(states.map(|cells| KeyState { cells, is_certain: true }));
                     Ok(version)
                 });
                 match found {
@@ -373,7 +393,7 @@ impl<M: Medium> Table<M> {
             }
         }
         match self.key_groups_in_tile(place, needs_others) {
-            Ok(keys) => all.push(keys),
+            Ok(cells) => all.push(KeyState { cells, is_certain: is_in_tile }),
             Err(error) => {
                 damage.get_or_insert(error);
             }

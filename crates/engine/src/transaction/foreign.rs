@@ -177,11 +177,18 @@ impl<M: Medium> Engine<M> {
         own: Option<RowId>,
     ) -> Result<Ties<M>> {
         let mut ties = Ties::new();
-        let as_child = set.foreign.to_parents.iter().map(|of| &of.child.columns);
-        let as_parent = set.foreign.to_children.iter().map(|of| &of.parent.columns);
-        for columns in as_child.chain(as_parent) {
-            for state in [old, new].into_iter().flatten() {
-                table.require_values(columns, key_cells(state))?;
+        // A value that is damaged keeps its row from what needs the value, and from no more.
+        let [of_old, of_new] = [old, new].map(|of| of.map(key_cells));
+        let cells = &table.format.cells;
+        let changes = |column: &usize| match (of_old, of_new) {
+            (Some(old), Some(new)) => cells.bytes_of(*column, old) != cells.bytes_of(*column, new),
+            _ => true,
+        };
+        let as_child = set.foreign.to_parents.iter().map(|of| (&of.child.columns, of_new));
+        let as_parent = set.foreign.to_children.iter().map(|of| (&of.parent.columns, of_old));
+        for (columns, needed) in as_child.chain(as_parent) {
+            if let Some(cells) = needed.filter(|_| columns.iter().any(changes)) {
+                table.require_values(columns, cells)?;
             }
         }
         for of in &set.foreign.to_parents {
