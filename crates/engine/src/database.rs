@@ -76,7 +76,8 @@ impl<M: Medium> Database<M> {
             let reason = format!("names that begin with {RESERVED:?} are the database's own");
             return Err(Error::Schema { table: spec.name.clone(), reason });
         }
-        Ok(Table::of(&self.engine, self.engine.create_table(spec)?))
+        let made = self.engine.create_table(spec)?;
+        Ok(Table::of(&self.engine, made))
     }
 
     /// Drops a table: one durable step. Handles to it answer [`Error::NoSuchTable`] from then on,
@@ -151,7 +152,8 @@ impl<M: Medium> Database<M> {
     /// table was dropped meanwhile, or one of its rows is damaged. Nothing was changed then. When
     /// the medium met a fault.
     pub fn create_index(&self, table: &Table<M>, index: &NewIndex) -> Result<()> {
-        self.engine.create_index(self.own(table)?, index)
+        let table = self.own(table)?;
+        self.engine.create_index(table, index)
     }
 
     /// Drops an index, while others read and change its table: one durable step. Statements that
@@ -166,7 +168,8 @@ impl<M: Medium> Database<M> {
     /// a foreign key needs it ([`Error::IndexNeeded`]); when not even what dropping needs is left
     /// in a full pool: nothing was changed then. When the medium met a fault.
     pub fn drop_index(&self, table: &Table<M>, index: &str) -> Result<()> {
-        self.engine.drop_index(self.own(table)?, index)
+        let table = self.own(table)?;
+        self.engine.drop_index(table, index)
     }
 
     /// Moves an index to the pool or to DRAM, while others read and change its table: builds the
@@ -182,7 +185,8 @@ impl<M: Medium> Database<M> {
     /// Those of [`create_index`](Database::create_index), but for those of a description, and when
     /// the table has no such index.
     pub fn place_index(&self, table: &Table<M>, index: &str, placement: Placement) -> Result<()> {
-        self.engine.place_index(self.own(table)?, index, placement)
+        let table = self.own(table)?;
+        self.engine.place_index(table, index, placement)
     }
 
     pub(crate) fn engine(&self) -> &Arc<Root<M>> {
@@ -423,8 +427,8 @@ impl<M: Medium> std::fmt::Debug for Database<M> {
 ///
 /// Clones are handles to one table.
 pub struct Table<M: Medium = Mapped> {
-    engine: Arc<Root<M>>,
-    core: Arc<table::Table<M>>,
+    pub(crate) engine: Arc<Root<M>>,
+    pub(crate) core: Arc<table::Table<M>>,
     /// Those that it had when the handle was made.
     columns: Arc<Vec<Column>>,
 }

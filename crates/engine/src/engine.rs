@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use remanent_pmem::heap::{Heap, Violation};
 use remanent_pmem::sync::PauseMutex;
@@ -46,6 +47,10 @@ pub(crate) struct Engine<M: Medium> {
     pub(crate) clock: Clock,
     /// What rebuilding has cost in this opening.
     pub(crate) rebuild_cost: RebuildCost,
+    /// The version of the schema, for who asks without a lock.
+    pub(crate) schema_version: AtomicU64,
+    /// Held by who applies what another database has told.
+    pub(crate) applying: PauseMutex<()>,
     /// Held by who makes, drops or moves an index.
     pub(crate) altering: PauseMutex<()>,
     /// Held by who frees the blocks of dropped tables and indexes.
@@ -176,8 +181,9 @@ impl<M: Medium> Engine<M> {
         let (statuses, dram) = (Arc::new(Statuses::new()), Dram::default());
         let (schema, completed) = catalog::recover::open(&heap, &statuses, &dram)?;
         let snapshots = Snapshots::new();
+        let (tables, stamp) = (&schema.tables, schema.catalog.stamp);
         let (slots, stamps) =
-            recover::complete(&heap, &schema.tables, &completed, &statuses, &snapshots)
+            recover::complete(&heap, tables, &completed, &statuses, &snapshots, stamp)
                 .map_err(Error::into_pool)?;
         for table in &schema.tables {
             table.rebuilding.set_opened(stamps.visible());
@@ -203,6 +209,7 @@ impl<M: Medium> Engine<M> {
         snapshots: Snapshots,
     ) -> Self {
         let opens = heap.pool().opens();
+        let schema_version = AtomicU64::new(schema.catalog.schema_version);
         let (schema, keys) = (PauseMutex::new(schema), KeyLocks::new());
         let (garbage, sweeping) = (PauseMutex::default(), PauseMutex::default());
         let clock = Clock::new();
@@ -220,6 +227,8 @@ impl<M: Medium> Engine<M> {
             opens,
             clock,
             rebuild_cost: RebuildCost::default(),
+            schema_version,
+            applying: PauseMutex::default(),
             altering: PauseMutex::default(),
             freeing: PauseMutex::default(),
             sweeping,

@@ -437,6 +437,15 @@ pub enum Error {
     /// A snapshot or a transaction of one database was used for a table of another.
     #[error("the snapshot or transaction is of another database than the table")]
     OtherDatabase,
+    /// The gate has given up on a commit ([`Gate::wait`](crate::Gate::wait)).
+    #[error(
+        "commit {stamp} is durable here, and counts, but the gate did not confirm it; ask those \
+         that follow the database whether they have it"
+    )]
+    Unconfirmed {
+        /// Its stamp.
+        stamp: u64,
+    },
     /// More values than the dictionary of a column can have.
     #[error("column {column:?} of table {table:?} has had as many values as a dictionary can have")]
     TooManyValues {

@@ -66,6 +66,7 @@ mod placement;
 mod portions;
 mod query;
 mod rebuild;
+mod replicate;
 mod root;
 mod schema;
 mod sequence;
@@ -85,6 +86,7 @@ pub use self::query::{
     Cells, Changes, Delete, Find, Get, KeyBound, Range, Row, Scan, Update, Upsert,
 };
 pub use self::rebuild::{Rebuild, RebuildProgress};
+pub use self::replicate::{Change, Gate, OwnedValue, SchemaChange, WriteSet};
 pub use self::schema::{
     COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, NewForeignKey, NewIndex,
     POOL_DICTIONARIES_MAX, PRIMARY, Placement, ROW_LEN_MAX, Structure, TableSpec,

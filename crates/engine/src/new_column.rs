@@ -7,7 +7,8 @@ use crate::{Error, Result};
 
 /// Description of a column to be added to a table that is there, for
 /// [`Database::add_column`](crate::Database::add_column), which has an example.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NewColumn {
     column: Column,
     /// The default, encoded, or why it does not fit; `None` if none was given.
@@ -51,9 +52,19 @@ impl NewColumn {
         self
     }
 
+    pub(crate) fn column(&self) -> &Column {
+        &self.column
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.column.name
+    }
+
+    /// A column that was added.
+    pub(crate) fn of_added(added: &AddedColumn) -> Self {
+        let AddedColumn { column, default } = added.clone();
+        NewColumn { column, default: Some(Ok(default)) }
     }
 
     /// What the catalog is to say of it, if it can be added to a table that has these columns.
@@ -92,7 +103,12 @@ impl NewColumn {
                     .to_owned());
             }
         };
-        Ok(AddedColumn { column: column.clone(), default })
+        let added = AddedColumn { column: column.clone(), default };
+        match added.is_valid() && added.column.dictionary.is_none() {
+            true => Ok(added),
+            // It was not made by `NewColumn`'s methods.
+            false => Err("its default is none of its type, or it is encoded".to_owned()),
+        }
     }
 }
 

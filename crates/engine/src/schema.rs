@@ -21,6 +21,7 @@ pub const PRIMARY: &str = "primary";
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Column {
     /// Its name.
     pub name: String,
@@ -45,6 +46,7 @@ impl Column {
 
 /// What an index promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum IndexKind {
     /// Every row has values in its columns, and no two rows have the same ones.
@@ -64,6 +66,7 @@ impl IndexKind {
 
 /// How an index finds rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Structure {
     /// By a hash of all of its columns. Rows without a value in one of them are not in it.
@@ -77,6 +80,7 @@ pub enum Structure {
 
 /// Where an index lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Placement {
     /// In the pool, where it is there the moment the database is opened.
@@ -115,7 +119,8 @@ pub struct IndexSpec {
 ///     .unique("by_owner", ["owner"]);
 /// assert_eq!(accounts.columns().len(), 3);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TableSpec {
     pub(crate) name: String,
     pub(crate) columns: Vec<Column>,
@@ -131,7 +136,8 @@ pub struct TableSpec {
 }
 
 /// An index whose columns are names still.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Index {
     name: String,
     kind: IndexKind,
@@ -152,6 +158,17 @@ impl TableSpec {
             unknown: Vec::new(),
             unknown_columns: Vec::new(),
         }
+    }
+
+    /// A table that is there, without its foreign keys.
+    pub(crate) fn of_table(
+        name: &str,
+        columns: &[Column],
+        indexes: &[IndexSpec],
+        tile_rows: Option<u32>,
+    ) -> Self {
+        let indexes = indexes.iter().map(|spec| Index::of(spec, columns)).collect();
+        TableSpec { columns: columns.to_vec(), indexes, tile_rows, ..TableSpec::new(name) }
     }
 
     /// Adds a column that has a value in every row.
@@ -450,6 +467,9 @@ impl TableSpec {
                  place some of them in DRAM"
             ));
         }
+        if self.tile_rows == Some(0) {
+            return Err("its tiles have no rows".to_owned());
+        }
         if let Some(name) = self.unknown_columns.first() {
             return Err(format!(
                 "column {name:?} is to be encoded, and was not named before; or its dictionary is \
@@ -483,6 +503,18 @@ impl TableSpec {
 }
 
 impl Index {
+    /// An index that is there, of a table with these columns.
+    fn of(spec: &IndexSpec, columns: &[Column]) -> Self {
+        let IndexSpec { name, kind, columns: numbers, structure, placement } = spec;
+        Index {
+            name: name.clone(),
+            kind: *kind,
+            columns: numbers.iter().map(|column| columns[*column].name.clone()).collect(),
+            structure: *structure,
+            placement: *placement,
+        }
+    }
+
     /// The index by the numbers of its columns, beside others of these names.
     fn resolved<'o>(
         &self,
@@ -552,7 +584,8 @@ impl Index {
 /// [`Database::create_index`](crate::Database::create_index), which has an example.
 ///
 /// Without further words it is a hash index in the pool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NewIndex(Index);
 
 impl NewIndex {
@@ -583,6 +616,11 @@ impl NewIndex {
         self
     }
 
+    /// An index that is there, of a table with these columns.
+    pub(crate) fn of(spec: &IndexSpec, columns: &[Column]) -> Self {
+        NewIndex(Index::of(spec, columns))
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.0.name
@@ -609,7 +647,8 @@ impl NewIndex {
 
 /// Description of a foreign key for
 /// [`Database::add_foreign_key`](crate::Database::add_foreign_key), which has an example.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NewForeignKey {
     pub(crate) name: String,
     pub(crate) columns: Vec<String>,

@@ -8,6 +8,7 @@ use std::fmt;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Type {
     /// True or false: 1 byte.

@@ -14,6 +14,7 @@ use super::{CATALOG_LEN_MAX, CatalogBlock};
 use crate::Result;
 use crate::engine::Engine;
 use crate::new_column::NewColumn;
+use crate::replicate::SchemaChange;
 use crate::table::Table;
 
 impl<M: Medium> Engine<M> {
@@ -22,14 +23,19 @@ impl<M: Medium> Engine<M> {
         let _altering = self.altering.lock(self.medium());
         table.require_there()?;
         let added = new.resolve(&table.name, &table.columns.load())?;
+        let mut change;
         let mut schema = self.schema.lock(self.medium());
         let mut catalog = schema.next_catalog();
         entry_of(&mut catalog, table)?.added.push(added.clone());
         if CatalogBlock::of(&catalog).len() > CATALOG_LEN_MAX {
             return Err(too_much(&table.name, "columns"));
         }
-        self.replace_catalog(&mut schema, catalog, &[])?;
-        table.add_column(&added);
-        Ok(())
+        change = self.begin_altering(&mut catalog);
+        let replaced = self.replace_catalog(&mut schema, catalog, &[]);
+        replaced.map_err(|error| change.fail(error))?;
+        table.add_column(&added, change.stamp());
+        drop(schema);
+        let (table, column) = (table.name.clone(), new.clone());
+        change.end(|| SchemaChange::AddColumn { table, column })
     }
 }

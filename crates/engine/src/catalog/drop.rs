@@ -17,6 +17,7 @@ use super::foreign::{detach_all, require_unreferenced};
 use super::{Catalog, CatalogBlock, DroppedEntry, HEADER_CATALOG};
 use crate::engine::{Engine, Schema};
 use crate::index::Words;
+use crate::replicate::SchemaChange;
 use crate::schema::INDEXES_MAX;
 use crate::table::layout::Kind;
 use crate::transaction::list;
@@ -61,17 +62,22 @@ impl<M: Medium> Engine<M> {
     pub(crate) fn drop_table(&self, name: &str) -> Result<()> {
         let mut altering = None;
         // Who has a foreign key exchanges the sets of indexes of the tables that it refers to.
-        while self.drop_from_catalog(name, altering.is_some())?.is_none() {
-            altering = Some(self.altering.lock(self.medium()));
-        }
+        let told = loop {
+            match self.drop_from_catalog(name, altering.is_some())? {
+                Some(told) => break told,
+                None => altering = Some(self.altering.lock(self.medium())),
+            }
+        };
         drop(altering);
         self.garbage.lock(self.medium()).retain(|row| !row.table.is_dropped());
-        self.free_dropped()
+        told.and(self.free_dropped())
     }
 
     /// Has the catalog not lead to a table any more. `None` if the caller has to keep others from
-    /// changing sets of indexes, and does not: the table has foreign keys.
-    fn drop_from_catalog(&self, name: &str, is_altering: bool) -> Result<Option<()>> {
+    /// changing sets of indexes, and does not: the table has foreign keys. Otherwise whether the
+    /// gate has confirmed it.
+    fn drop_from_catalog(&self, name: &str, is_altering: bool) -> Result<Option<Result<()>>> {
+        let change;
         let tied = {
             let mut schema = self.schema.lock(self.medium());
             let found = schema.tables.iter().position(|table| table.name == name);
@@ -83,16 +89,31 @@ impl<M: Medium> Engine<M> {
             let mut catalog = schema.next_catalog();
             let entry = catalog.tables.remove(at);
             catalog.dropped.push(DroppedEntry::of(&entry));
-            self.replace_catalog(&mut schema, catalog, &[])?;
-            let table = schema.tables.remove(at);
+            let table = Arc::clone(&schema.tables[at]);
+            let dropped;
+            (change, dropped) = table.drop_at(|| {
+                let mut change = self.begin_altering(&mut catalog);
+                let stamp = change.stamp();
+                match self.replace_catalog(&mut schema, catalog, &[]) {
+                    Ok(()) => (stamp, (change, Ok(()))),
+                    Err(error) => {
+                        let error = change.fail(error);
+                        (0, (change, Err(error)))
+                    }
+                }
+            });
+            dropped?;
+            schema.tables.remove(at);
             table.set_dropped();
             schema.dropped.push(Arc::clone(&table));
             is_altering.then_some(table)
         };
+        // Before sets of indexes are exchanged, which waits for commits behind this.
+        let told = change.end(|| SchemaChange::DropTable { table: name.to_owned() });
         if let Some(table) = tied {
             detach_all(&table);
         }
-        Ok(Some(()))
+        Ok(Some(told))
     }
 
     /// Frees the blocks of dropped tables and indexes that nobody has any more. The last of them
@@ -209,6 +230,7 @@ impl<M: Medium> Engine<M> {
             }
             replaced => replaced?,
         }
+        self.show_schema(&catalog);
         schema.catalog = catalog;
         Ok(())
     }

@@ -18,6 +18,8 @@ use crate::engine::{Engine, Schema};
 use crate::foreign::spec::{Described, ForeignKeyEntry};
 use crate::foreign::{Foreign, ForeignKey};
 use crate::index::Index;
+use crate::replicate::SchemaChange;
+use crate::replicate::schema::Altering;
 use crate::schema::{Column, IndexSpec, NewForeignKey, RESERVED, TableSpec};
 use crate::table::Table;
 use crate::{Error, Result};
@@ -47,10 +49,16 @@ impl<M: Medium> Engine<M> {
         let added = self
             .require_parents(child, &parent, &key)
             .and_then(|()| self.publish_foreign_key(child, &parent, entry));
-        if added.is_err() {
-            detach(&key, child, &parent);
+        match added {
+            Ok(change) => {
+                let (table, foreign_key) = (child.name.clone(), new.clone());
+                change.end(|| SchemaChange::AddForeignKey { table, foreign_key })
+            }
+            Err(error) => {
+                detach(&key, child, &parent);
+                Err(error)
+            }
         }
-        added
     }
 
     /// Drops a foreign key of a table. Two fences.
@@ -63,18 +71,24 @@ impl<M: Medium> Engine<M> {
             let (table, foreign_key) = (child.name.clone(), name.to_owned());
             Error::NoSuchForeignKey { table, foreign_key }
         })?;
+        let mut change;
         {
             let mut schema = self.schema.lock(self.medium());
             let mut catalog = schema.next_catalog();
             entry_of(&mut catalog, child)?.foreign_keys.retain(|entry| entry.name != name);
-            self.replace_catalog(&mut schema, catalog, &[])?;
+            change = self.begin_altering(&mut catalog);
+            let replaced = self.replace_catalog(&mut schema, catalog, &[]);
+            replaced.map_err(|error| change.fail(error))?;
         }
+        // Before sets of indexes are exchanged, which waits for commits behind this.
+        let (table, foreign_key) = (child.name.clone(), name.to_owned());
+        let told = change.end(|| SchemaChange::DropForeignKey { table, foreign_key });
         // Also if it was dropped meanwhile: what a set refers to is not freed.
         child.exchange_foreign(|foreign| foreign.remove(&key));
         if let Some(parent) = key.parent.table_or_dropped() {
             parent.exchange_foreign(|foreign| foreign.remove(&key));
         }
-        Ok(())
+        told
     }
 
     /// Has the catalog count a foreign key among those of a table.
@@ -83,7 +97,8 @@ impl<M: Medium> Engine<M> {
         child: &Table<M>,
         parent: &Table<M>,
         entry: ForeignKeyEntry,
-    ) -> Result<()> {
+    ) -> Result<Altering<'_, M>> {
+        let mut change;
         let mut schema = self.schema.lock(self.medium());
         let mut catalog = schema.next_catalog();
         // Either may have been dropped meanwhile.
@@ -92,7 +107,10 @@ impl<M: Medium> Engine<M> {
         if CatalogBlock::of(&catalog).len() > CATALOG_LEN_MAX {
             return Err(too_much(&child.name, "foreign keys"));
         }
-        self.replace_catalog(&mut schema, catalog, &[])
+        change = self.begin_altering(&mut catalog);
+        let replaced = self.replace_catalog(&mut schema, catalog, &[]);
+        replaced.map_err(|error| change.fail(error))?;
+        Ok(change)
     }
 }
 

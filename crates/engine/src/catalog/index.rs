@@ -29,6 +29,8 @@ use super::ops::{Made, too_much};
 use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DroppedEntry, IndexEntry, TableEntry};
 use crate::engine::{Engine, Schema};
 use crate::index::{Index, Member, Role};
+use crate::replicate::SchemaChange;
+use crate::replicate::schema::Altering;
 use crate::schema::{IndexKind, IndexSpec, NewIndex, Placement};
 use crate::table::Table;
 use crate::{Error, Result};
@@ -53,12 +55,19 @@ impl<M: Medium> Engine<M> {
             }
             self.publish_index(table, &index, None)
         });
-        if let Err(error) = built {
-            self.abandon_index(table, index);
-            return Err(error);
+        match built {
+            Ok(change) => {
+                // Before the sets of indexes are exchanged, which waits for commits behind this.
+                let (name, of) = (table.name.clone(), new.clone());
+                let told = change.end(|| SchemaChange::CreateIndex { table: name, index: of });
+                set_role(table, &index, Role::Live);
+                told
+            }
+            Err(error) => {
+                self.abandon_index(table, index);
+                Err(error)
+            }
         }
-        set_role(table, &index, Role::Live);
-        Ok(())
     }
 
     /// Moves an index to the pool, or to DRAM.
@@ -78,7 +87,8 @@ impl<M: Medium> Engine<M> {
         let index = self.begin_index(table, spec, Some(&old))?;
         index.set_unique_since(old.unique_since());
         let built = self.build_index(table, &index);
-        if let Err(error) = built.and_then(|()| self.publish_index(table, &index, Some(&old))) {
+        let built = built.and_then(|()| self.publish_index(table, &index, Some(&old)));
+        if let Err(error) = built.map(drop) {
             self.abandon_index(table, index);
             return Err(error);
         }
@@ -106,6 +116,7 @@ impl<M: Medium> Engine<M> {
             return Err(Error::PrimaryKey { table: table.name.clone() });
         }
         require_unneeded(table, &index)?;
+        let mut change;
         {
             let mut schema = self.schema.lock(self.medium());
             let mut catalog = schema.next_catalog();
@@ -114,13 +125,18 @@ impl<M: Medium> Engine<M> {
             let dropped = index.rows.header();
             let dropped = dropped.map(|header| DroppedEntry::of_index(index.number, header));
             catalog.dropped.extend(dropped);
-            self.replace_catalog(&mut schema, catalog, &[])?;
+            change = self.begin_altering(&mut catalog);
+            let replaced = self.replace_catalog(&mut schema, catalog, &[]);
+            replaced.map_err(|error| change.fail(error))?;
             schema.retired.push(Arc::clone(&index));
         }
+        // Before the sets of indexes are exchanged, which waits for commits behind this.
+        let (of, dropped) = (table.name.clone(), name.to_owned());
+        let told = change.end(|| SchemaChange::DropIndex { table: of, index: dropped });
         index.retire();
         remove_from(table, &index);
         drop(index);
-        self.free_dropped()
+        told.and(self.free_dropped())
     }
 
     /// An empty index that nobody knows, of which a crash leaves nothing. Two fences if it is in
@@ -208,7 +224,8 @@ impl<M: Medium> Engine<M> {
         table: &Table<M>,
         index: &Arc<Index<M>>,
         moved: Option<&Arc<Index<M>>>,
-    ) -> Result<()> {
+    ) -> Result<Altering<'_, M>> {
+        let mut change;
         let mut schema = self.schema.lock(self.medium());
         let mut catalog = schema.next_catalog();
         catalog.dropped.retain(|dropped| !dropped.is_index(index.number));
@@ -228,16 +245,21 @@ impl<M: Medium> Engine<M> {
         if CatalogBlock::of(&catalog).len() > CATALOG_LEN_MAX {
             return Err(too_much(&table.name, "columns"));
         }
+        // Nobody is told where an index lies.
+        change = match moved {
+            Some(_) => Altering::untold(),
+            None => self.begin_altering(&mut catalog),
+        };
         // Among its fences is that of the words that were added for the rows.
         if let Err(error) = self.replace_catalog(&mut schema, catalog, &[]) {
             if !error.is_full() {
                 schema.undecided.extend([index, moved.unwrap_or(index)].map(Arc::clone));
             }
-            return Err(error);
+            return Err(change.fail(error));
         }
         schema.retired.retain(|retired| !Arc::ptr_eq(retired, index));
         schema.retired.extend(moved.cloned());
-        Ok(())
+        Ok(change)
     }
 
     /// Gives an index back that the catalog does not have among those of a table.

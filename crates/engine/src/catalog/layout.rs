@@ -20,7 +20,7 @@ use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Plac
 use crate::value::Type;
 
 /// Version of the layout, part of the root's type.
-pub(crate) const LAYOUT: u64 = 7;
+pub(crate) const LAYOUT: u64 = 8;
 
 /// Header: offset of the catalog.
 pub(crate) const HEADER_CATALOG: u64 = 0;
@@ -140,6 +140,8 @@ impl Reader<'_> {
 impl Catalog {
     fn write(&self, writer: &mut Writer<'_>) {
         writer.number(self.version);
+        writer.number(self.schema_version);
+        writer.number(self.stamp);
         writer.number(self.last_number);
         writer.number(self.tables.len() as u64);
         self.tables.iter().for_each(|table| table.write(writer));
@@ -148,10 +150,11 @@ impl Catalog {
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let (version, last_number) = (reader.number()?, reader.small()?);
+        let (version, schema_version) = (reader.number()?, reader.number()?);
+        let (stamp, last_number) = (reader.number()?, reader.small()?);
         let tables = reader.all(usize::MAX, TableEntry::read)?;
         let dropped = reader.all(usize::MAX, DroppedEntry::read)?;
-        Some(Catalog { version, last_number, tables, dropped })
+        Some(Catalog { version, schema_version, stamp, last_number, tables, dropped })
     }
 }
 
@@ -390,7 +393,14 @@ mod tests {
             tile_rows: Some(4),
         };
         let dropped = vec![DroppedEntry::of(&table), DroppedEntry::of_index(6, 0x3_0000)];
-        Catalog { version: 7, last_number: 4, tables: vec![table.clone(), table], dropped }
+        Catalog {
+            version: 7,
+            schema_version: 8,
+            stamp: 9,
+            last_number: 4,
+            tables: vec![table.clone(), table],
+            dropped,
+        }
     }
 
     #[test]

@@ -28,8 +28,12 @@ pub(crate) use self::layout::{
 /// What a catalog says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
-    /// Counts changes of the schema.
+    /// Counts catalogs.
     pub(crate) version: u64,
+    /// Counts changes of the schema that others can see: not where indexes lie.
+    pub(crate) schema_version: u64,
+    /// The stamp of the last change of the schema that the gate was told; 0 if there was none.
+    pub(crate) stamp: u64,
     /// The greatest number that a table or an index has, or had.
     pub(crate) last_number: u32,
     pub(crate) tables: Vec<TableEntry>,

@@ -12,6 +12,7 @@ use crate::dictionary::recover::FoundDictionary;
 use crate::engine::Engine;
 use crate::foreign::spec::ForeignKeyEntry;
 use crate::index::{Index, Rows, Words};
+use crate::replicate::SchemaChange;
 use crate::schema::{IndexSpec, Placement, Structure, TableSpec};
 use crate::table::Table;
 use crate::table::layout::{Format, Kind, NUMBER, STATE_LEN};
@@ -72,14 +73,16 @@ impl<M: Medium> Engine<M> {
         let indexes = spec.resolve()?;
         // Who refers to other tables exchanges their sets of indexes.
         let _altering = (!spec.foreign_keys.is_empty()).then(|| self.altering.lock(self.medium()));
+        let mut change;
         let mut schema = self.schema.lock(self.medium());
         if schema.catalog.tables.iter().any(|table| table.name == spec.name) {
             let reason = "a table of this name is there".to_owned();
             return Err(Error::Schema { table: spec.name.clone(), reason });
         }
-        let before = schema.next_catalog();
+        let mut before = schema.next_catalog();
         let foreign_keys = schema.foreign_keys_of(spec, &indexes, before.last_number + 1)?;
         let described = (spec, &indexes[..], &foreign_keys[..]);
+        change = self.begin_altering_of(&spec.name, &mut before);
         let made = match self.make_table(&before, described) {
             // Lanes may hold blocks that are not freed yet.
             Err(error) if error.is_full() => {
@@ -88,7 +91,8 @@ impl<M: Medium> Engine<M> {
             }
             made => made,
         };
-        let (catalog, entry, Made { indexes, dictionaries, .. }) = made?;
+        let (catalog, entry, Made { indexes, dictionaries, .. }) =
+            made.map_err(|error| change.fail(error))?;
         let mut of_columns = Vec::new();
         for (of, rows) in dictionaries {
             let found = FoundDictionary::find(&self.heap, of.site(&entry))?;
@@ -99,8 +103,11 @@ impl<M: Medium> Engine<M> {
         // Before anybody gets the table.
         schema.attach_foreign_keys(&entry, &table)?;
         schema.last_number = catalog.last_number;
+        self.show_schema(&catalog);
         schema.catalog = catalog;
         schema.tables.push(Arc::clone(&table));
+        drop(schema);
+        change.end(|| SchemaChange::CreateTable(spec.clone()))?;
         Ok(table)
     }
 

@@ -58,7 +58,8 @@ impl<M: Medium> Database<M> {
     /// [`Error::NoParent`]: crate::Error::NoParent
     /// [`Error::Conflict`]: crate::Error::Conflict
     pub fn add_foreign_key(&self, table: &Table<M>, key: &NewForeignKey) -> Result<()> {
-        self.engine.add_foreign_key(self.own(table)?, key)
+        let table = self.own(table)?;
+        self.engine.add_foreign_key(table, key)
     }
 
     /// Drops a foreign key, while others read and change its table: one durable step. Two fences.
@@ -69,7 +70,8 @@ impl<M: Medium> Database<M> {
     /// name; when not even what dropping needs is left in a full pool: nothing was changed then.
     /// When the medium met a fault.
     pub fn drop_foreign_key(&self, table: &Table<M>, name: &str) -> Result<()> {
-        self.engine.drop_foreign_key(self.own(table)?, name)
+        let table = self.own(table)?;
+        self.engine.drop_foreign_key(table, name)
     }
 }
 

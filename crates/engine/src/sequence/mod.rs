@@ -1,7 +1,7 @@
 //! Sequences: numbers of which no two callers get the same one.
 
 mod block;
-mod ops;
+pub(crate) mod ops;
 mod spec;
 
 use std::collections::VecDeque;

@@ -14,7 +14,8 @@ use crate::transaction::Snapshot;
 use crate::value::{Type, Value};
 use crate::{Error, Result};
 
-const TABLE: &str = "remanent.sequences";
+/// Name of the table that has them.
+pub(crate) const TABLE: &str = "remanent.sequences";
 
 // Columns of the table.
 const NAME: usize = 0;
@@ -26,7 +27,7 @@ const IS_CYCLING: usize = 5;
 const BLOCK_LEN: usize = 6;
 
 /// The table: a sequence that has no more numbers has no next one.
-fn spec() -> TableSpec {
+pub(crate) fn spec() -> TableSpec {
     TableSpec::new(TABLE)
         .column("name", Type::Text { max: NAME_LEN_MAX as u8 })
         .nullable("next", Type::I64)

@@ -136,6 +136,11 @@ impl Cells {
         (0..self.values.len()).filter(|column| self.values[*column].is_some())
     }
 
+    /// Columns that the table was made with.
+    pub(crate) fn made_count(&self) -> usize {
+        self.made.len()
+    }
+
     /// The cell of a column, if there is one.
     #[inline(always)]
     pub(crate) fn get(&self, column: usize) -> Option<&Cell> {

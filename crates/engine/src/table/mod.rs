@@ -11,6 +11,7 @@ pub(crate) mod rebuild;
 mod recover;
 mod sample;
 mod search;
+mod since;
 pub(crate) mod version;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use self::free::FreeRows;
 use self::layout::{FAR, Format, KeyCells, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
 use self::ops::Group;
 use self::rebuild::Rebuilding;
+use self::since::Since;
 use crate::dictionary::Dictionary;
 use crate::foreign::Foreign;
 use crate::index::{Index, IndexSet, Key, Member};
@@ -54,6 +56,7 @@ pub(crate) struct Table<M: Medium> {
     pub(crate) statuses: Arc<Statuses>,
     /// The catalog does not lead to it any more.
     is_dropped: AtomicBool,
+    since: Since,
     free: FreeRows,
     tile_locks: TileLocks,
     pub(crate) rebuilding: Rebuilding,
@@ -192,8 +195,9 @@ impl<M: Medium> Table<M> {
         (tile < self.tile_count().min(TILES_MAX)).then(|| self.tile(tile))
     }
 
-    /// Adds a column, which the catalog has. One caller at a time.
-    pub(crate) fn add_column(&self, added: &AddedColumn) {
+    /// Adds a column, which the catalog has, for commits behind this stamp. One caller at a time.
+    pub(crate) fn add_column(&self, added: &AddedColumn, stamp: u64) {
+        self.note_added(stamp);
         // Before a handle knows it.
         added.add_to(&self.format.cells);
         let mut columns = self.columns.load().to_vec();

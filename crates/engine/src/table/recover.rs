@@ -15,6 +15,7 @@ use super::layout::{
     run_len, run_tiles,
 };
 use super::rebuild::Rebuilding;
+use super::since::Since;
 use crate::Result;
 use crate::catalog::TableEntry;
 use crate::dictionary::Dictionary;
@@ -67,6 +68,7 @@ impl<M: Medium> Table<M> {
             state,
             statuses,
             is_dropped: AtomicBool::new(false),
+            since: Since::default(),
             free,
             tile_locks: TileLocks::new(),
             rebuilding,

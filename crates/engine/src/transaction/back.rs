@@ -83,7 +83,7 @@ impl<M: Medium> Engine<M> {
     }
 
     /// All rows that a transaction has changed.
-    fn rows_of(&self, by: ShortId) -> Result<Vec<Written<M>>> {
+    pub(super) fn rows_of(&self, by: ShortId) -> Result<Vec<Written<M>>> {
         let tables = self.schema.lock(self.medium()).tables.clone();
         let (mut rows, mut is_any_left) = (Vec::new(), false);
         for table in tables {

@@ -315,13 +315,9 @@ impl<M: Medium> Engine<M> {
         // The lane is held until something leads to the version.
         let groups = [&cells[0][..], &cells[1]];
         let added_len = table.added_len_of(has, groups);
-        let (mut lane, block) = match self.version_block(table, has, added_len) {
-            Ok(allocated) => allocated,
-            Err(error) => {
-                Self::remove_words(row, &words)?;
-                return Err(error);
-            }
-        };
+        let allocated = self.version_block(table, has, added_len);
+        let (mut lane, block) =
+            allocated.or_else(|error| Self::remove_words(row, &words).and(Err(error)))?;
         let commit = self.commit_of(statement.part);
         let version = (block.offset, has, is_removal);
         let new = self.write_change(statement, commit.as_ref(), &claimed, row, version, groups);
@@ -331,13 +327,15 @@ impl<M: Medium> Engine<M> {
         lane.fence();
         self.heap.verify()?;
         self.publish(statement, commit.as_ref(), &new);
-        drop((keys, lane));
+        drop((keys, lane, words));
+        drop(changed);
+        // Who changes the indexes waits for it, and this may wait for who does.
+        drop(set);
         if statement.part == Part::Whole {
             table.give_free(place);
         }
         claimed.keep();
-        self.end_statement(statement, commit, table, row, true);
-        Ok(())
+        self.end_statement(statement, commit, table, row, true)
     }
 
     /// Writes a version of a row that is claimed: where, which groups it has, and whether it is a

@@ -61,6 +61,11 @@ impl<M: Medium> Deferred<M> {
         self.steps.iter().take_while(|step| step.statement <= statement).count()
     }
 
+    /// The rows that are changed and not written.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (Arc<Table<M>>, RowId)> {
+        self.rows.iter().map(|of| (Arc::clone(&of.table), of.row))
+    }
+
     pub(super) fn is_in_batch(&self) -> bool {
         !self.batches.is_empty()
     }

@@ -1,6 +1,7 @@
 //! How a transaction of several statements ends: one record, and then its rows say so.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use remanent_pmem::heap::{Lane, Suspect};
 use remanent_pmem::sync::PauseGuard;
@@ -14,6 +15,7 @@ use super::stamps::Commit;
 use super::statuses::Fate;
 use super::unwritten::RowName;
 use crate::engine::Engine;
+use crate::replicate::collect::ChangedRows;
 use crate::table::layout::State as RowState;
 use crate::table::layout::{Claim, Committed, Pending};
 use crate::table::ops::RowPlace;
@@ -69,6 +71,19 @@ impl Extent<'_> {
     }
 }
 
+/// Unlocks rows, also if a gate panics.
+pub(super) struct Unlocking<'e, M: Medium> {
+    pub(super) engine: &'e Engine<M>,
+    pub(super) locked: Vec<Written<M>>,
+    pub(super) slot: u32,
+}
+
+impl<M: Medium> Drop for Unlocking<'_, M> {
+    fn drop(&mut self) {
+        self.engine.unlock(&self.locked, self.slot);
+    }
+}
+
 impl<M: Medium> Engine<M> {
     /// Commits the transaction that has a slot. One fence; none if it has changed nothing.
     pub(super) fn commit(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
@@ -90,33 +105,63 @@ impl<M: Medium> Engine<M> {
         // acknowledged.
         medium.fence();
         self.heap.verify()?;
-        self.has_committed(slot, commit);
-        Ok(())
+        self.has_committed(slot, commit)
     }
 
     /// Shows what a transaction has changed, whose record is durable.
-    pub(super) fn has_committed(&self, slot: &mut HeldSlot<'_, M>, commit: Commit<'_, M>) {
+    ///
+    /// # Errors
+    ///
+    /// When the gate does not confirm it. It counts all the same.
+    pub(super) fn has_committed(
+        &self,
+        slot: &mut HeldSlot<'_, M>,
+        commit: Commit<'_, M>,
+    ) -> Result<()> {
         let stamp = commit.stamp;
-        let Some(id) = slot.id() else { return };
+        let Some(id) = slot.id() else { return Ok(()) };
         let sweeping = self.keep_others_from(slot);
         slot.set_fate(Fate::Committed(stamp));
-        // Who ends a commit waits for those before it. So not with the lock, which they may need.
-        let later = match &sweeping {
-            Some(_) => Some(commit),
-            None => {
-                drop(commit);
-                None
-            }
-        };
+        let changed = self.stamps.has_gate().then(|| self.changed_in(slot));
+        let mut commit = Some(commit);
+        if changed.is_none() && sweeping.is_none() {
+            // Nobody is asked: others see it at once.
+            commit = None;
+        }
         let Ended { rows, locked } = self.forget(slot, Some(stamp));
         for written in &rows {
             // A damaged row stays as it is, and who meets it next is told.
             let _ = self.settle(written, id.short(), stamp, |line| slot.has_published(line));
         }
         drop(sweeping);
-        // Who gets a lock next sees what was committed under it.
-        drop(later);
-        self.unlock(&locked, slot.index);
+        // Without what others wait for: the gate may take its time. But who gets a lock next sees
+        // what was committed under it.
+        let _unlocking = Unlocking { engine: self, locked, slot: slot.index };
+        commit.map_or(Ok(()), |commit| self.end_commit(commit, changed))
+    }
+
+    /// Ends a commit. `changed` are its rows, if there was a gate when it was written.
+    pub(super) fn end_commit(
+        &self,
+        commit: Commit<'_, M>,
+        changed: Option<Result<ChangedRows<M>>>,
+    ) -> Result<()> {
+        commit.end(|stamp| self.committed_set(changed.unwrap_or_else(|| Ok(Vec::new()))?, stamp))
+    }
+
+    /// The rows that the transaction of a slot has changed. Looks at all rows if an earlier process
+    /// has begun it.
+    pub(crate) fn changed_in(&self, slot: &HeldSlot<'_, M>) -> Result<ChangedRows<M>> {
+        let (Some(id), Some(open)) = (slot.id(), slot.open()) else { return Ok(Vec::new()) };
+        let mut rows = match open.is_continued {
+            true => self.rows_of(id.short())?,
+            false => Vec::new(),
+        };
+        let written = rows.drain(..).map(|of| (of.table, of.row));
+        let mut changed: ChangedRows<M> = written.collect();
+        changed.extend(open.rows.iter().map(|of| (Arc::clone(&of.table), of.row)));
+        changed.extend(open.deferred.changed());
+        Ok(changed)
     }
 
     /// Others put right the rows of a transaction that an earlier process has begun, once it is

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::deferred::DeferredRow;
 use super::foreign::Tie;
 use super::layout::{STAMP_MAX, content_of};
+use super::stamps::Commit;
 use super::statement::{NewState, Part, Statement};
 use super::statuses::Fate;
 use super::view::View;
@@ -58,7 +59,12 @@ impl<M: Medium> Engine<M> {
             let set = table.indexes.load();
             row.set_keys(table, &set);
             match self.try_insert(statement, table, &set, row) {
-                Ok(id) => return Ok(id),
+                Ok((id, commit)) => {
+                    // Who changes the indexes waits for it, and this may wait for who does.
+                    drop(set);
+                    self.end_statement(statement, commit, table, id, false)?;
+                    return Ok(id);
+                }
                 Err(Refused::Tied { holder, wanted }) => {
                     drop(set);
                     waiting.wait_for(holder, || *wanted)?;
@@ -88,7 +94,7 @@ impl<M: Medium> Engine<M> {
         table: &Arc<Table<M>>,
         set: &IndexSet<M>,
         new_row: &NewRow,
-    ) -> Result<RowId, Refused> {
+    ) -> Result<(RowId, Option<Commit<'_, M>>), Refused> {
         let (row, place) = table.take_row()?;
         self.claim_free(table, place, statement.slot.index)?;
         if let Err(error) = self.place_row(statement, table, (set, new_row), row, place) {
@@ -102,7 +108,7 @@ impl<M: Medium> Engine<M> {
             let table = Arc::clone(table);
             let deferred = DeferredRow { table, row, place, own: None, is_new: true };
             self.defer(statement, deferred, [None, Some(copy_of(&new_row.groups))], words);
-            return Ok(row);
+            return Ok((row, None));
         }
         table.flush_groups(place);
         let commit = self.commit_of(statement.part);
@@ -117,8 +123,7 @@ impl<M: Medium> Engine<M> {
         if statement.part == Part::Whole {
             table.give_free(place);
         }
-        self.end_statement(statement, commit, table, row, false);
-        Ok(row)
+        Ok((row, commit))
     }
 
     /// Claims a row that was free when it was taken. If it is not any more, nobody gets it again.

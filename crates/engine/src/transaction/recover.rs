@@ -390,6 +390,13 @@ fn committed_before<M: Medium>(
     }
 }
 
+impl Completed {
+    /// The last stamp that a record has.
+    fn last_stamp(&self) -> u64 {
+        self.records.iter().map(|found| found.record.stamp).max().unwrap_or(0)
+    }
+}
+
 /// Completes the statements that were in progress. Returns the slots and the stamps.
 pub(crate) fn complete<M: Medium>(
     heap: &Arc<Heap<M>>,
@@ -397,6 +404,7 @@ pub(crate) fn complete<M: Medium>(
     completed: &Completed,
     statuses: &Arc<Statuses>,
     snapshots: &Snapshots,
+    schema_stamp: u64,
 ) -> Result<(Slots<M>, Stamps)> {
     let medium = heap.medium();
     let slots = medium.load(heap.header() + HEADER_SLOTS);
@@ -456,9 +464,9 @@ pub(crate) fn complete<M: Medium>(
     // Redundant: for this thread alone, whose next statement will fence.
     medium.fence();
     heap.verify()?;
-    let last = completed.records.iter().map(|found| found.record.stamp).max().unwrap_or(0);
+    let stamps = Stamps::after(completed.last_stamp().max(schema_stamp));
     let opening = Serial::opening_of(heap.pool().opens());
-    Ok((Slots::new(slots, statuses, opening, volatile.into_iter()), Stamps::after(last)))
+    Ok((Slots::new(slots, statuses, opening, volatile.into_iter()), stamps))
 }
 
 /// Writes and flushes a head, in an order in which half of it is completed by the next opening.

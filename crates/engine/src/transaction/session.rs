@@ -427,6 +427,21 @@ impl<'d, M: Medium> Transaction<'d, M> {
         self.token
     }
 
+    pub(crate) fn engine(&self) -> &'d Engine<M> {
+        self.engine
+    }
+
+    /// The slot that it has.
+    ///
+    /// # Errors
+    ///
+    /// When it is over, or could not be taken back as a whole.
+    pub(crate) fn open_slot(&self) -> Result<&HeldSlot<'d, M>> {
+        let slot = self.slot.as_ref().filter(|slot| slot.open().is_some());
+        let slot = slot.ok_or(Error::TransactionEnded)?;
+        require_whole(slot, self.token).map(|()| slot)
+    }
+
     /// The next statement.
     pub(crate) fn next_statement(&mut self, engine: &Engine<M>) -> Result<Statement<'_, 'd, M>> {
         let view = self.view_in(engine)?;

@@ -291,17 +291,19 @@ impl<M: Medium> Engine<M> {
         table: &Arc<Table<M>>,
         row: RowId,
         is_version: bool,
-    ) {
+    ) -> Result<()> {
         match (statement.part, commit) {
             (Part::Whole, Some(commit)) => {
                 let stamp = commit.stamp;
-                drop(commit);
+                let changed = || vec![(Arc::clone(table), row)];
+                let ended = commit.end(|stamp| self.committed_set(changed(), stamp));
                 if is_version {
                     self.leave_garbage(Garbage { table: Arc::clone(table), row, stamp });
                 }
+                ended
             }
             (Part::Last, Some(commit)) => self.has_committed(statement.slot, commit),
-            _ => {}
+            _ => Ok(()),
         }
     }
 

@@ -33,6 +33,16 @@ impl Token {
         Token::new(slot, Serial { number: 0, opening: 0 })
     }
 
+    /// A number that stands for it.
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The token that a number stands for.
+    pub(crate) fn of_word(word: u64) -> Self {
+        Token(word)
+    }
+
     pub(super) fn is_forgotten(self) -> bool {
         self.serial().number == 0
     }

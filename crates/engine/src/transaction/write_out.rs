@@ -10,6 +10,7 @@ use remanent_structures::RowId;
 
 use super::collect::Garbage;
 use super::deferred::{Deferred, DeferredRow};
+use super::finish::Unlocking;
 use super::layout::{Content, Entry, Identity, State, TransactionId, content_of};
 use super::list;
 use super::slots::{HeldSlot, Written};
@@ -139,13 +140,13 @@ impl<M: Medium> Engine<M> {
         };
         // Not before there is room: later commits wait for it.
         let commit = self.stamps.begin(self.medium());
+        let changed = self.stamps.has_gate().then(|| self.changed_in(slot));
         self.write_out(slot, Some(&commit), lane, changes)?;
         let stamp = commit.stamp;
         slot.set_fate(Fate::Committed(stamp));
-        drop(commit);
         let ended = self.forget(slot, Some(stamp));
-        self.unlock(&ended.locked, slot.index);
-        Ok(())
+        let _unlocking = Unlocking { engine: self, locked: ended.locked, slot: slot.index };
+        self.end_commit(commit, changed)
     }
 
     /// Writes what a batch has changed: one statement, and one fence. If it cannot be written, none

@@ -430,8 +430,12 @@ fn making_moving_and_dropping_an_index_take_two_fences_for_each_catalog() {
     }
     let index = |name: &str| NewIndex::secondary(name, ["location"]);
     // Of the allocator, which has no chunk of these sizes yet.
-    database.create_index(&table, &index("first")).unwrap();
-    database.drop_index(&table, "first").unwrap();
+    for name in ["first", "another one"] {
+        database.create_index(&table, &index(name)).unwrap();
+    }
+    for name in ["first", "another one"] {
+        database.drop_index(&table, name).unwrap();
+    }
     let in_dram = index("in DRAM").place(Placement::Dram);
     assert_eq!(fences(&pool, || database.create_index(&table, &in_dram).unwrap()), 2);
     let in_pool = index("in the pool");

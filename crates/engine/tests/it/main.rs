@@ -16,6 +16,7 @@ mod locks;
 mod online;
 mod ordered;
 mod placement;
+mod replicas;
 mod rows;
 mod scans;
 mod schema;
