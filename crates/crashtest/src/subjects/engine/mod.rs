@@ -1,6 +1,7 @@
 //! The engine: tables, their rows and indexes, by one model.
 
 mod columns;
+mod copies;
 mod dictionaries;
 mod draw;
 mod foreign;

@@ -3,6 +3,7 @@
 use remanent_crashsim::{Config, Nested};
 use remanent_engine::Rebuild;
 
+use super::copies::Copies;
 use super::sequences::Sequences;
 use super::subject::{Mix, Tables};
 use super::unique::Works;
@@ -30,6 +31,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         sequences(),
         columns(),
         dictionaries::scenarios(),
+        copies(),
         in_trouble(),
         by_threads(),
     ]
@@ -532,6 +534,39 @@ fn sequences() -> Vec<Scenario> {
             interleaved(3, 2, 3, 900),
         )
         .with_weight(40),
+    ]
+}
+
+/// A copy that follows.
+fn copies() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 64, samples: 1 };
+    let all = Copies { has_schema: true };
+    vec![
+        Scenario::new(
+            "engine/copies",
+            "a copy applies what the gate of a database is told",
+            all.clone(),
+            few_images(prepared(alone(2, 6))),
+        ),
+        Scenario::new(
+            "engine/copies-recovery",
+            "the same; crashes inside recovery and after it",
+            all.clone(),
+            Config { nested: recovery, after: 2, creation: false, ..few_images(alone(1, 3)) },
+        ),
+        Scenario::new(
+            "engine/copies-killed",
+            "the same; killed, then power lost",
+            all,
+            few_images(killed(alone(1, 2))),
+        ),
+        Scenario::new(
+            "engine/copies-interleaved",
+            "interleavings of three threads whose transactions are applied to a copy",
+            Copies { has_schema: false },
+            interleaved(3, 1, 2, 900),
+        )
+        .with_weight(20),
     ]
 }
 
