@@ -9,7 +9,9 @@ use crate::database::{Database, Table};
 use crate::query::{Delete, Upsert};
 use crate::schema::{PRIMARY, RESERVED, TableSpec};
 use crate::sequence::ops as sequence;
-use crate::transaction::{Durability, Resumed, Token, Transaction, TransactionOptions, Upserted};
+use crate::transaction::{
+    Durability, Moment, Resumed, Token, Transaction, TransactionOptions, Upserted,
+};
 use crate::value::{Type, Value};
 use crate::{Error, Result};
 
@@ -112,10 +114,14 @@ impl<M: Medium> Database<M> {
     /// The table of [`APPLIED`], which is made with the first position.
     fn made_applied(&self) -> Result<Table<M>> {
         let core = match self.engine.table(APPLIED) {
-            Some(core) => core,
-            None => self.engine.create_table(&applied_spec())?,
+            Some(core) => Ok(core),
+            None => match self.engine.create_table(&applied_spec()) {
+                // Another thread may have made it.
+                Err(error @ Error::Schema { .. }) => self.engine.table(APPLIED).ok_or(error),
+                made => made,
+            },
         };
-        Ok(Table::of(&self.engine, core))
+        Ok(Table::of(&self.engine, core?))
     }
 
     /// Applies what another database has told of a commit ([`Gate`](crate::Gate)), or of a
@@ -142,7 +148,8 @@ impl<M: Medium> Database<M> {
     /// write set, because somebody else changed them: [`Error::Unique`], [`Error::NoParent`],
     /// [`Error::HasChildren`], [`Error::Conflict`], [`Error::Overtaken`]. When the pool is full. No
     /// row was changed then. [`Error::Unconfirmed`] when this database has a gate, which gave up on
-    /// it: then it was applied. When the medium met a fault.
+    /// one of the steps: [`applied`](Database::applied) tells whether it was the last one. When the
+    /// medium met a fault.
     pub fn apply(&self, position: u64, write_set: &WriteSet) -> Result<bool> {
         let _applying = self.engine.applying.lock(self.engine.medium());
         if position <= self.applied()? {
@@ -169,7 +176,7 @@ impl<M: Medium> Database<M> {
     ///
     /// When the row that says it is damaged, or the medium met a fault.
     pub fn applied(&self) -> Result<u64> {
-        Ok(self.noted(POSITION)?.unwrap_or(0))
+        Ok(self.noted(&self.snapshot(), POSITION)?.unwrap_or(0))
     }
 
     /// Has a transaction set [the position](Database::applied) with its commit: this database then
@@ -184,17 +191,18 @@ impl<M: Medium> Database<M> {
         transaction: &mut Transaction<'_, M>,
         position: u64,
     ) -> Result<bool> {
-        let is_behind = position > self.applied()?;
+        let before = self.noted(transaction, POSITION)?;
+        let is_behind = before.is_none_or(|before| position > before);
         if is_behind {
             self.note_in(transaction, POSITION, position)?;
         }
         Ok(is_behind)
     }
 
-    fn noted(&self, id: u8) -> Result<Option<u64>> {
+    fn noted(&self, moment: &impl Moment<M>, id: u8) -> Result<Option<u64>> {
         let Some(core) = self.engine.table(APPLIED) else { return Ok(None) };
         let get = Table::of(&self.engine, core).prepare_get(PRIMARY)?;
-        get.run(&self.snapshot(), &[id.into()], |row| row.get(1))
+        get.run(moment, &[id.into()], |row| row.get(1))
     }
 
     fn note_in(&self, transaction: &mut Transaction<'_, M>, id: u8, value: u64) -> Result<()> {
@@ -233,9 +241,12 @@ impl<M: Medium> Database<M> {
 
     /// Gives up a transaction that has applied a part of a write set.
     fn give_up_left(&self) -> Result<()> {
-        let Some(token) = self.noted(TOKEN)? else { return Ok(()) };
-        if let Resumed::Open(transaction) = self.resume(Token::of_word(token))? {
-            transaction.abort()?;
+        let Some(token) = self.noted(&self.snapshot(), TOKEN)? else { return Ok(()) };
+        match self.resume(Token::of_word(token)) {
+            Ok(Resumed::Open(transaction)) => transaction.abort()?,
+            // It was over long ago.
+            Ok(_) | Err(Error::Forgotten { .. }) => {}
+            Err(error) => return Err(error),
         }
         self.made_applied()?.prepare_delete(PRIMARY)?.run(&[TOKEN.into()]).map(drop)
     }

@@ -1,6 +1,6 @@
 //! What a transaction has changed: the difference of two views of its rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use remanent_pmem::Medium;
@@ -39,6 +39,7 @@ impl<M: Medium> Engine<M> {
         let rows: BTreeMap<_, _> =
             rows.into_iter().map(|(table, row)| ((table.number, row), table)).collect();
         let (mut removed, mut put) = (Vec::new(), Vec::new());
+        let mut kept_keys = HashSet::new();
         for ((_, row), table) in rows {
             if table.is_dropped_at(after.stamp) || apply::is_own(&table.name) {
                 continue;
@@ -54,10 +55,10 @@ impl<M: Medium> Engine<M> {
                         groups.map(|row| key_values(&table, &row)).transpose()
                     };
                     let (lost, kept) = (key_of(&before)?, key_of(&now)?);
-                    if let Some(key) =
-                        lost.filter(|lost| kept.as_ref().is_none_or(|kept| !is_same(lost, kept)))
-                    {
-                        removed.push(Change::Remove { table: name(), key });
+                    kept_keys.extend(kept.map(|key| (table.number, bits_of(&key))));
+                    if let Some(key) = lost {
+                        let bits = (table.number, bits_of(&key));
+                        removed.push((bits, Change::Remove { table: name(), key }));
                     }
                     if let Some(groups) = now {
                         let columns = table.columns_at(after.stamp);
@@ -67,8 +68,10 @@ impl<M: Medium> Engine<M> {
                 }
             }
         }
-        removed.append(&mut put);
-        Ok(WriteSet { schema_version: 0, changes: removed })
+        // A key that some row has is not gone.
+        let gone = removed.into_iter().filter(|(key, _)| !kept_keys.contains(key));
+        let changes = gone.map(|(_, change)| change).chain(put).collect();
+        Ok(WriteSet { schema_version: 0, changes })
     }
 
     /// The cells of a row as they are in a view.
@@ -97,11 +100,16 @@ fn key_values<M: Medium>(table: &Table<M>, row: &Row<'_, M>) -> Result<Vec<Owned
     columns.map(|column| row.value(*column).map(OwnedValue::from)).collect()
 }
 
-/// Whether two keys are one for indexes, which tell 0.0 from -0.0.
-fn is_same(key: &[OwnedValue], other: &[OwnedValue]) -> bool {
-    let is_same = |(value, other): (&OwnedValue, &OwnedValue)| match (value, other) {
-        (OwnedValue::Float(value), OwnedValue::Float(other)) => value.to_bits() == other.to_bits(),
-        _ => value == other,
+/// What tells two keys of a table apart for indexes: floating-point numbers by their bits.
+fn bits_of(key: &[OwnedValue]) -> Vec<(u8, u64, Vec<u8>)> {
+    let bits = |value: &OwnedValue| match value {
+        OwnedValue::Null => (0, 0, Vec::new()),
+        OwnedValue::Bool(value) => (1, u64::from(*value), Vec::new()),
+        OwnedValue::Int(value) => (2, value.cast_unsigned(), Vec::new()),
+        OwnedValue::Uint(value) => (3, *value, Vec::new()),
+        OwnedValue::Float(value) => (4, value.to_bits(), Vec::new()),
+        OwnedValue::Text(text) => (5, 0, text.clone().into_bytes()),
+        OwnedValue::Bytes(bytes) => (6, 0, bytes.clone()),
     };
-    key.len() == other.len() && key.iter().zip(other).all(is_same)
+    key.iter().map(bits).collect()
 }

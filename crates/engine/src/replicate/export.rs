@@ -9,10 +9,10 @@ use super::apply::is_own;
 use super::collect::all_values;
 use super::write_set::{Change, OwnedValue, SchemaChange, WriteSet};
 use crate::Error;
-use crate::catalog::TableEntry;
+use crate::catalog::{Catalog, TableEntry};
 use crate::database::{Database, Table};
 use crate::engine::Engine;
-use crate::foreign::spec::ForeignKeySpec;
+use crate::foreign::spec::ForeignKeyEntry;
 use crate::new_column::NewColumn;
 use crate::query::Row;
 use crate::schema::{Column, NewForeignKey, NewIndex, TableSpec};
@@ -136,7 +136,7 @@ impl<M: Medium> Engine<M> {
                 let tables = schema.tables.iter().zip(&schema.catalog.tables);
                 let tables = tables.filter(|(table, _)| !is_own(&table.name));
                 let all =
-                    tables.map(|(table, entry)| describe(&schema.tables, table, entry)).collect();
+                    tables.map(|(table, entry)| describe(&schema.catalog, table, entry)).collect();
                 let schema_version = schema.catalog.schema_version;
                 return Tables { snapshot: Snapshot::of(self), schema_version, all };
             }
@@ -150,14 +150,16 @@ impl<M: Medium> Engine<M> {
 /// What makes a table like this one. Columns that were added come as such: so rows of commits that
 /// did not know them yet are told from those that lack values.
 fn describe<M: Medium>(
-    tables: &[Arc<Core<M>>],
+    catalog: &Catalog,
     table: &Arc<Core<M>>,
     entry: &TableEntry,
 ) -> Described<M> {
-    let columns = table.columns.load().to_vec();
-    let set = table.indexes.load();
-    let (of_made, of_added): (Vec<_>, Vec<_>) = set
-        .named()
+    // Not from the indexes that statements know: those come before the catalog counts them, and go
+    // after it.
+    let columns: Vec<Column> = entry.all_columns().cloned().collect();
+    let (of_made, of_added): (Vec<_>, Vec<_>) = entry
+        .indexes
+        .iter()
         .map(|index| index.spec.clone())
         .partition(|spec| spec.columns.iter().all(|column| *column < entry.columns.len()));
     let spec = TableSpec::of_table(&table.name, &entry.columns, &of_made, entry.tile_rows);
@@ -171,28 +173,27 @@ fn describe<M: Medium>(
         SchemaChange::CreateIndex { table: name(), index }
     });
     let made_by = std::iter::once(SchemaChange::CreateTable(spec)).chain(added).chain(indexes);
-    let keys = set.foreign.to_parents.iter().filter_map(|key| key.describe());
-    let keys = keys.map(|key| {
-        let foreign_key = described_key(tables, &columns, &key);
-        SchemaChange::AddForeignKey { table: name(), foreign_key }
+    let keys = entry.foreign_keys.iter().filter_map(|key| {
+        let foreign_key = described_key(&catalog.tables, &columns, key)?;
+        Some(SchemaChange::AddForeignKey { table: name(), foreign_key })
     });
     let (made_by, foreign_keys) = (made_by.collect(), keys.collect());
     Described { core: Arc::clone(table), columns: columns.len(), made_by, foreign_keys }
 }
 
 /// A foreign key by the names of its columns.
-fn described_key<M: Medium>(
-    tables: &[Arc<Core<M>>],
+fn described_key(
+    tables: &[TableEntry],
     columns: &[Column],
-    key: &ForeignKeySpec,
-) -> NewForeignKey {
-    let parent = tables.iter().find(|table| table.name == key.references);
-    let of_parent = parent.map(|table| table.columns.load().to_vec()).unwrap_or_default();
-    let name = |columns: &[Column], numbers: &[usize]| -> Vec<String> {
-        numbers.iter().filter_map(|number| Some(columns.get(*number)?.name.clone())).collect()
+    key: &ForeignKeyEntry,
+) -> Option<NewForeignKey> {
+    let parent = tables.iter().find(|table| table.number == key.references)?;
+    let of_parent: Vec<Column> = parent.all_columns().cloned().collect();
+    let name = |columns: &[Column], numbers: &[usize]| -> Option<Vec<String>> {
+        numbers.iter().map(|number| Some(columns.get(*number)?.name.clone())).collect()
     };
-    let (own, referenced) = (name(columns, &key.columns), name(&of_parent, &key.referenced));
+    let (own, referenced) = (name(columns, &key.columns)?, name(&of_parent, &key.referenced)?);
     let [own, referenced] =
         [&own, &referenced].map(|names| names.iter().map(|name| &**name).collect::<Vec<_>>());
-    NewForeignKey::new(&*key.name, own, &*key.references, referenced)
+    Some(NewForeignKey::new(&*key.name, own, &*parent.name, referenced))
 }

@@ -116,18 +116,22 @@ impl Gated {
             return None;
         }
         state.early.insert(stamp, told);
-        while let Some((next, told)) = state.take_next() {
-            if let (Some(gate), Some(told)) = (state.gate_of(next), told) {
-                gate.take(next, told);
+        loop {
+            // Also if another thread was to do it, and its gate has panicked.
+            while let Some((next, told)) = state.take_next() {
+                if let (Some(gate), Some(told)) = (state.gate_of(next), told) {
+                    gate.take(next, told);
+                }
             }
-        }
-        while state.next <= stamp {
-            // By who has a stamp before this one.
+            // Nobody is told any more of what comes behind the last gate.
+            if state.next > stamp || state.gates.is_empty() {
+                return gate;
+            }
+            // For who has a stamp before this one.
             drop(state);
             medium.pause();
             state = self.state.lock(medium);
         }
-        gate
     }
 }
 
@@ -219,6 +223,23 @@ mod tests {
             scope.spawn(move || pass(14, None));
         });
         assert_eq!(*taken.0.lock().unwrap(), [(11, 3), (12, 4), (13, 4), (15, 4)]);
+    }
+
+    #[test]
+    fn who_has_overtaken_others_goes_on_when_the_gate_is_taken_away() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let (medium, gated) = (pool.medium(), Gated::default());
+        gated.set(medium, Some(Arc::new(Taken::default())), 1, || 10);
+        gated.set(medium, None, 1, || 10);
+        thread::scope(|scope| {
+            let overtaking = scope.spawn(|| gated.pass(medium, 12, told()).is_none());
+            while gated.state.lock(medium).early.is_empty() {
+                thread::yield_now();
+            }
+            gated.forget_before(medium, 10);
+            assert!(gated.pass(medium, 11, told()).is_none());
+            assert!(overtaking.join().unwrap());
+        });
     }
 
     #[test]

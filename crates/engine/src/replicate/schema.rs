@@ -29,7 +29,9 @@ impl<M: Medium> Altering<'_, M> {
 
     /// Notes whether it may be there although it has failed. Returns the error.
     pub(crate) fn fail(&mut self, error: Error) -> Error {
-        if let Some((commit, _)) = self.0.as_mut().filter(|_| error.is_full()) {
+        // Neither is met once something leads to the new catalog.
+        let is_refusal = error.is_full() || matches!(error, Error::Schema { .. });
+        if let Some((commit, _)) = self.0.as_mut().filter(|_| is_refusal) {
             commit.cancel();
         }
         error

@@ -76,13 +76,26 @@ impl<M: Medium> Engine<M> {
         let Some(target) = self.claim_row(statement, table, index, key, mode)? else {
             return Ok(None);
         };
-        let (change, result) = decide(target.row, &target.groups)?;
-        match change {
-            Change::Keep => {}
-            Change::Update(new) if new == target.groups => {}
-            Change::Update(new) => self.replace(statement, target, Some(new))?,
-            Change::Remove => self.replace(statement, target, None)?,
-        }
+        let seen = table.stamp_of(table.committed(target.claimed.place));
+        let decided = decide(target.row, &target.groups);
+        let result = match decided {
+            Ok((Change::Update(new), result)) if new != target.groups => {
+                self.replace(statement, target, Some(new))?;
+                result
+            }
+            Ok((Change::Remove, result)) => {
+                self.replace(statement, target, None)?;
+                result
+            }
+            unchanged => {
+                drop(target);
+                // What it has seen may not be acknowledged yet.
+                if self.stamps.is_on_its_way(seen) {
+                    self.stamps.wait_until_visible(self.medium(), seen);
+                }
+                unchanged?.1
+            }
+        };
         Ok(Some(result))
     }
 

@@ -294,13 +294,12 @@ impl<M: Medium> Engine<M> {
     ) -> Result<()> {
         match (statement.part, commit) {
             (Part::Whole, Some(commit)) => {
-                let stamp = commit.stamp;
-                let changed = || vec![(Arc::clone(table), row)];
-                let ended = commit.end(|stamp| self.committed_set(changed(), stamp));
                 if is_version {
+                    let stamp = commit.stamp;
                     self.leave_garbage(Garbage { table: Arc::clone(table), row, stamp });
                 }
-                ended
+                let changed = || vec![(Arc::clone(table), row)];
+                commit.end(|stamp| self.committed_set(changed(), stamp))
             }
             (Part::Last, Some(commit)) => self.has_committed(statement.slot, commit),
             _ => Ok(()),

@@ -402,3 +402,92 @@ fn damaged_write_sets_are_refused_or_leave_a_database_that_opens() {
     }
     assert!(applied > 100, "{applied}");
 }
+
+#[test]
+fn gates_come_and_go_while_threads_commit() {
+    let database = in_memory();
+    let table = database.create_table(&spec("t")).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = Over(&is_over);
+        for a in 0..4_u16 {
+            let (table, is_over) = (&table, &is_over);
+            scope.spawn(move || {
+                let row: [Value<'_>; 4] = [a.into(), "x".into(), Value::Null, 1.into()];
+                table.insert(&row).unwrap();
+                let update = table.prepare_update("primary").unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    update.run(&row[..2], |_, new| new.add(3, 1)).unwrap().unwrap();
+                }
+            });
+        }
+        for round in 0..300 {
+            let gate: Option<Arc<dyn Gate>> = match round % 3 {
+                0 => None,
+                _ => Some(Arc::new(Told::default())),
+            };
+            database.set_gate(gate);
+        }
+    });
+    assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
+fn parents_hand_their_keys_on_row_by_row() {
+    let (database, told) = followed();
+    let parents = database
+        .create_table(&TableSpec::new("p").column("id", Type::U32).primary_key(["id"]))
+        .unwrap();
+    let children = TableSpec::new("c")
+        .column("id", Type::U32)
+        .column("of", Type::U32)
+        .primary_key(["id"])
+        .index("by_of", ["of"])
+        .foreign_key("up", ["of"], "p", ["id"]);
+    let children = database.create_table(&children).unwrap();
+    let copy = in_memory();
+    for id in [1, 2] {
+        parents.insert(&[id.into()]).unwrap();
+    }
+    children.insert(&[1.into(), 2.into()]).unwrap();
+    let (of_parent, of_child) =
+        (parents.prepare_update("primary").unwrap(), children.prepare_update("primary").unwrap());
+    let mut transaction = database.begin().unwrap();
+    transaction
+        .batch(|batch| {
+            of_parent.run_in(batch, &[2.into()], |_, new| new.set(0, 3))?;
+            of_parent.run_in(batch, &[1.into()], |_, new| new.set(0, 2))?;
+            of_child.run_in(batch, &[1.into()], |_, new| new.set(1, 3))
+        })
+        .unwrap();
+    let agreed = transaction.write_set().unwrap();
+    let removals = agreed.changes.iter().filter(|of| matches!(of, Change::Remove { .. }));
+    assert_eq!(removals.count(), 1);
+    transaction.commit().unwrap();
+    told.follow(&copy);
+    assert_eq!(dump(&copy), dump(&database));
+}
+
+#[test]
+fn what_changes_nothing_is_acknowledged_behind_what_it_has_seen() {
+    let database = in_memory();
+    let table = database.create_table(&spec("t")).unwrap();
+    let row = [1.into(), "x".into(), Value::Null, 0.into()];
+    table.insert(&row).unwrap();
+    let gate = Arc::new(Slow::default());
+    database.set_gate(Some(gate.clone()));
+    gate.is_closed.store(true, Ordering::Relaxed);
+    let update = table.prepare_update("primary").unwrap();
+    let set = || update.run(&row[..2], |_, new| new.set(3, 5)).unwrap().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(set);
+        while gate.waiting.lock().unwrap().is_empty() {
+            thread::yield_now();
+        }
+        let again = scope.spawn(set);
+        thread::sleep(Duration::from_millis(20));
+        assert!(!again.is_finished());
+        gate.is_closed.store(false, Ordering::Relaxed);
+    });
+    assert_eq!(gate.taken.lock().unwrap().len(), 1);
+}
