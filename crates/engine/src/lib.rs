@@ -50,6 +50,10 @@
 //! - **Schema changes** are one durable step each. Indexes are made, dropped, and moved between
 //!   pool and DRAM while others read and change their table; foreign keys are added and dropped,
 //!   and columns added without a look at the table's rows.
+//! - **Dictionaries.** A column that is [encoded](TableSpec::encoded) has each value once, and rows
+//!   have its number. It gives the same answers as a plain one.
+//! - **Copies.** Other databases [apply](Database::apply) what a [gate](Database::set_gate) is told
+//!   of each commit, or what a transaction [hands out](Transaction::write_set) before it commits.
 
 #![forbid(unsafe_code)]
 

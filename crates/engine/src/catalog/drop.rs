@@ -108,7 +108,8 @@ impl<M: Medium> Engine<M> {
             schema.dropped.push(Arc::clone(&table));
             is_altering.then_some(table)
         };
-        // Before sets of indexes are exchanged, which waits for commits behind this.
+        // Before sets of indexes are exchanged: after a fault of the medium, who has a set may wait
+        // for this.
         let told = change.end(|| SchemaChange::DropTable { table: name.to_owned() });
         if let Some(table) = tied {
             detach_all(&table);

@@ -80,7 +80,8 @@ impl<M: Medium> Engine<M> {
             let replaced = self.replace_catalog(&mut schema, catalog, &[]);
             replaced.map_err(|error| change.fail(error))?;
         }
-        // Before sets of indexes are exchanged, which waits for commits behind this.
+        // Before sets of indexes are exchanged: after a fault of the medium, who has a set may wait
+        // for this.
         let (table, foreign_key) = (child.name.clone(), name.to_owned());
         let told = change.end(|| SchemaChange::DropForeignKey { table, foreign_key });
         // Also if it was dropped meanwhile: what a set refers to is not freed.

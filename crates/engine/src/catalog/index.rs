@@ -57,7 +57,8 @@ impl<M: Medium> Engine<M> {
         });
         match built {
             Ok(change) => {
-                // Before the sets of indexes are exchanged, which waits for commits behind this.
+                // Before sets of indexes are exchanged: after a fault of the medium, who has a set
+                // may wait for this.
                 let (name, of) = (table.name.clone(), new.clone());
                 let told = change.end(|| SchemaChange::CreateIndex { table: name, index: of });
                 set_role(table, &index, Role::Live);
@@ -130,7 +131,8 @@ impl<M: Medium> Engine<M> {
             replaced.map_err(|error| change.fail(error))?;
             schema.retired.push(Arc::clone(&index));
         }
-        // Before the sets of indexes are exchanged, which waits for commits behind this.
+        // Before sets of indexes are exchanged: after a fault of the medium, who has a set may wait
+        // for this.
         let (of, dropped) = (table.name.clone(), name.to_owned());
         let told = change.end(|| SchemaChange::DropIndex { table: of, index: dropped });
         index.retire();

@@ -6,7 +6,6 @@ use remanent_pmem::Medium;
 
 use super::apply;
 use super::write_set::{SchemaChange, WriteSet};
-
 use crate::catalog::Catalog;
 use crate::engine::Engine;
 use crate::transaction::stamps::Commit;
