@@ -1,5 +1,6 @@
 //! What programs use: databases and their tables.
 
+mod dictionaries;
 mod foreign_keys;
 
 use std::ops::ControlFlow;

@@ -9,9 +9,10 @@ use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use remanent_structures::shared::Inspection;
 
+use crate::catalog::retired::Retired;
 use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS};
 use crate::index::rebuild_cost::RebuildCost;
-use crate::index::{Dram, Index, KeyLocks};
+use crate::index::{Dram, KeyLocks};
 use crate::schema::IndexKind;
 use crate::table::Table;
 use crate::transaction::clock::Clock;
@@ -51,7 +52,7 @@ pub(crate) struct Engine<M: Medium> {
     pub(crate) schema_version: AtomicU64,
     /// Held by who applies what another database has told.
     pub(crate) applying: PauseMutex<()>,
-    /// Held by who makes, drops or moves an index.
+    /// Held by who makes, drops or moves an index, also that of a dictionary.
     pub(crate) altering: PauseMutex<()>,
     /// Held by who frees the blocks of dropped tables and indexes.
     pub(crate) freeing: PauseMutex<()>,
@@ -65,11 +66,12 @@ pub(crate) struct Schema<M: Medium> {
     pub(crate) tables: Vec<Arc<Table<M>>>,
     /// Tables that were dropped in this opening, and that somebody may still have.
     pub(crate) dropped: Vec<Arc<Table<M>>>,
-    /// Indexes that somebody may have and the catalog does not count among a table's: those that
+    /// Indexes that somebody may have and the catalog does not count among a table's, or its
+    /// dictionaries': those that
     /// were dropped in this opening, or exchanged for others, and those that are being built.
-    pub(crate) retired: Vec<Arc<Index<M>>>,
+    pub(crate) retired: Vec<Retired<M>>,
     /// Indexes of which a faulty medium does not tell whether the catalog has them. They are kept.
-    pub(crate) undecided: Vec<Arc<Index<M>>>,
+    pub(crate) undecided: Vec<Retired<M>>,
     /// The greatest number that a table or an index has had in this opening. The catalog does not
     /// know that of an index in DRAM before it is built.
     pub(crate) last_number: u32,
@@ -118,7 +120,7 @@ impl<M: Medium> Engine<M> {
             Ok(_) => violations.push(Violation::new(catalog, "this is not the newest catalog")),
             Err(what) => violations.push(Violation::new(catalog, what)),
         }
-        let in_pool = schema.retired.iter().filter(|index| index.rows.header().is_some());
+        let in_pool = schema.retired.iter().filter(|index| index.rows().header().is_some());
         if schema.catalog.dropped.len() != schema.dropped.len() + in_pool.count() {
             // Another thread frees them, or there is no room for a catalog without them.
             blocks = None;
@@ -133,7 +135,7 @@ impl<M: Medium> Engine<M> {
             })?;
         }
         for index in &schema.retired {
-            inspected.push(index.rows.inspect()?);
+            inspected.push(index.rows().inspect()?);
         }
         for Inspection { violations: of_one, blocks: reached, .. } in inspected {
             violations.extend(of_one);

@@ -161,6 +161,17 @@ pub enum Error {
         /// The name that was asked for.
         column: String,
     },
+    /// The column has no dictionary.
+    #[error(
+        "column {column:?} of table {table:?} has no dictionary: `TableSpec::encoded` gives one to a \
+         column when the table is made"
+    )]
+    NotEncoded {
+        /// Name of the table.
+        table: String,
+        /// Name of the column.
+        column: String,
+    },
     /// The table has no index of this name, or it is none by which single rows are read.
     #[error(
         "table {table:?} has no index {index:?}, or not a unique one, as reading single rows needs \

@@ -48,8 +48,8 @@
 //! - **Foreign keys** are checked at the statement, or at the end of a batch: a row that
 //!   [refers](TableSpec::foreign_key) to another one has it, whatever other transactions do.
 //! - **Schema changes** are one durable step each. Indexes are made, dropped, and moved between
-//!   pool and DRAM while others read and change their table; foreign keys are added and dropped,
-//!   and columns added without a look at the table's rows.
+//!   pool and DRAM while others read and change their table, and indexes of dictionaries are moved;
+//!   foreign keys are added and dropped, and columns added without a look at the table's rows.
 //! - **Dictionaries.** A column that is [encoded](TableSpec::encoded) has each value once, and rows
 //!   have its number. It gives the same answers as a plain one.
 //! - **Copies.** Other databases [apply](Database::apply) what a [gate](Database::set_gate) is told

@@ -1,4 +1,4 @@
-//! Placing indexes by how much they are used, and what that costs.
+//! Placing indexes, also those of dictionaries, by how much they are used, and what that costs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use remanent_pmem::Medium;
 
 use crate::database::Database;
+use crate::dictionary::Dictionary;
 use crate::engine::Engine;
 use crate::index::Index;
 use crate::index::uses::Use;
@@ -34,24 +35,28 @@ const ENTRY_LEN: u64 = 24;
 pub struct IndexUse {
     /// The name of its table.
     pub table: String,
-    /// Its name.
+    /// Its name. For the index of a dictionary: the name of the column.
     pub index: String,
-    /// What it promises.
+    /// Whether it is the index of the [dictionary](crate::TableSpec::encoded) of a column, which
+    /// leads from values to their numbers.
+    pub is_dictionary: bool,
+    /// What it promises. A dictionary has each value once.
     pub kind: IndexKind,
     /// How it finds rows.
     pub structure: Structure,
     /// Where it lies.
     pub placement: Placement,
     /// How often rows with a key were looked for: by reads, changes, and to find that no other row
-    /// has a key.
+    /// has a key. For the index of a dictionary: how often a row was to get a value.
     pub lookups: u64,
     /// How often a range was read.
     pub ranges: u64,
-    /// How often a row got a key, or lost one.
+    /// How often a row got a key, or lost one. For the index of a dictionary: values that were
+    /// added.
     pub changes: u64,
-    /// Its rows, about: some tiles are looked at.
+    /// Its rows, about: some tiles are looked at. For the index of a dictionary: its values.
     pub rows: u64,
-    /// What it takes, in bytes, by the number of its rows.
+    /// What it takes, in bytes, by the number of its rows or values.
     pub bytes: u64,
 }
 
@@ -59,6 +64,21 @@ impl IndexUse {
     /// All uses.
     pub fn uses(&self) -> u64 {
         self.lookups + self.ranges + self.changes
+    }
+
+    /// Its table and its name, for people.
+    fn name(&self) -> String {
+        let what = if self.is_dictionary { " (dictionary)" } else { "" };
+        format!("{}.{}{what}", self.table, self.index)
+    }
+
+    /// The place in the order of names.
+    fn order(&self) -> (&str, bool, &str) {
+        (&self.table, self.is_dictionary, &self.index)
+    }
+
+    fn shape(&self) -> Shape {
+        (self.is_dictionary, self.structure)
     }
 
     /// Uses for each byte.
@@ -81,8 +101,8 @@ pub struct PlannedIndex {
     pub change_ns: f64,
 }
 
-/// Where all indexes of a database are to lie, and what that is expected to cost. Printing it shows
-/// a table.
+/// Where all indexes of a database, and those of its dictionaries, are to lie, and what that is
+/// expected to cost. Printing it shows a table.
 ///
 /// Made by [`Database::plan_placement`], which has an example.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +113,8 @@ pub struct PlacementPlan {
     /// What rebuilding one row of one index takes one thread, in nanoseconds: as measured in this
     /// opening, or else as is usual.
     pub rebuild_ns: f64,
+    /// The same for one value in the index of a dictionary.
+    pub rebuild_value_ns: f64,
 }
 
 impl PlacementPlan {
@@ -106,8 +128,12 @@ impl PlacementPlan {
     /// The expected time until everything is rebuilt after a crash, if so many threads do it.
     pub fn rebuild_time(&self, threads: usize) -> Duration {
         let in_dram = self.indexes.iter().filter(|of| !of.is_in_pool());
-        let rows: f64 = in_dram.map(|of| of.used.rows as f64).sum();
-        let seconds = rows * self.rebuild_ns / 1e9 / threads.max(1) as f64;
+        let ns_of = |used: &IndexUse| match used.is_dictionary {
+            true => used.rows as f64 * self.rebuild_value_ns,
+            false => used.rows as f64 * self.rebuild_ns,
+        };
+        let ns: f64 = in_dram.map(|of| ns_of(&of.used)).sum();
+        let seconds = ns / 1e9 / threads.max(1) as f64;
         // A program may have changed the plan.
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
@@ -132,8 +158,7 @@ impl PlannedIndex {
 
 impl fmt::Display for PlacementPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |used: &IndexUse| format!("{}.{}", used.table, used.index);
-        let names = self.indexes.iter().map(|of| name(&of.used).len());
+        let names = self.indexes.iter().map(|of| of.used.name().len());
         let width = names.max().unwrap_or(0).max("index".len());
         writeln!(
             f,
@@ -148,7 +173,7 @@ impl fmt::Display for PlacementPlan {
             writeln!(
                 f,
                 "{:width$}  {:>12}  {:>12}  {:>10}  {:>8}  {:>10}  {:>9.0}  {:>9.0}",
-                name(used),
+                used.name(),
                 used.uses(),
                 used.rows,
                 used.bytes >> 10,
@@ -170,17 +195,17 @@ impl fmt::Display for PlacementPlan {
 }
 
 impl<M: Medium> Database<M> {
-    /// How each index was used since the database was opened, and how large it is. Looks at some
-    /// tiles of each table.
+    /// How each index, and that of each [dictionary](crate::TableSpec::encoded), was used since the
+    /// database was opened, and how large it is. Looks at some tiles of each table.
     pub fn index_uses(&self) -> Vec<IndexUse> {
-        self.engine.used_indexes().into_iter().map(|(_, _, used)| used).collect()
+        self.engine.used_indexes().into_iter().map(|(_, used)| used).collect()
     }
 
     /// Plans where indexes are to lie so that about `share` of their bytes is in the pool, from 0
     /// to 1: those that were used most for each of their bytes, since the database was opened. They
     /// are there the moment the database is opened after a crash, and the others are rebuilt.
-    /// Indexes are placed whole. Looks up some rows of each index to say what that takes; changes
-    /// nothing.
+    /// Indexes of dictionaries count as others do. Indexes are placed whole. Looks up some rows or
+    /// values of each index to say what that takes; changes nothing.
     ///
     /// ```
     /// use remanent_engine::{Database, Placement, TableSpec, Type};
@@ -213,8 +238,9 @@ impl<M: Medium> Database<M> {
     }
 
     /// Moves indexes to where a plan has them, one after the other, those first that leave the
-    /// pool. Each is moved as by [`place_index`](Database::place_index): while others use it, and
-    /// in a durable step of its own. After a crash between two of them, some are moved and others
+    /// pool. Each is moved as by [`place_index`](Database::place_index), or
+    /// [`place_dictionary`](Database::place_dictionary): while others use it, and in a durable step
+    /// of its own. After a crash between two of them, some are moved and others
     /// not.
     ///
     /// # Errors
@@ -224,22 +250,40 @@ impl<M: Medium> Database<M> {
     pub fn apply_placement(&self, plan: &PlacementPlan) -> Result<()> {
         let mut planned: Vec<&PlannedIndex> = plan.indexes.iter().collect();
         // What leaves the pool makes room for what comes.
-        planned.sort_by_key(|of| (of.is_in_pool(), &of.used.table, &of.used.index));
+        planned.sort_by_key(|of| (of.is_in_pool(), of.used.order()));
         for PlannedIndex { used, placement, .. } in planned {
             let table =
                 self.engine.table(&used.table).filter(|table| !table.name.starts_with(RESERVED));
             let table = table.ok_or_else(|| Error::NoSuchTable { table: used.table.clone() })?;
-            self.engine.place_index(&table, &used.index, *placement)?;
+            match used.is_dictionary {
+                true => self.engine.place_dictionary(&table, &used.index, *placement)?,
+                false => self.engine.place_index(&table, &used.index, *placement)?,
+            }
         }
         Ok(())
     }
 }
 
-/// An index with its table.
-type Used<M> = (Arc<Table<M>>, Arc<Index<M>>, IndexUse);
+/// An index, or the column of a dictionary, with its table.
+enum Placed<M: Medium> {
+    Index(Arc<Table<M>>, Arc<Index<M>>),
+    Dictionary(Arc<Table<M>>, usize),
+}
+
+impl<M: Medium> Placed<M> {
+    /// How long a look takes, in nanoseconds; `None` if there is nothing to look for.
+    fn measure_lookup_ns(&self) -> Option<f64> {
+        match self {
+            Placed::Index(table, index) => table.measure_lookup_ns(index),
+            Placed::Dictionary(table, column) => {
+                table.dictionaries.get(*column)?.as_ref()?.measure_lookup_ns()
+            }
+        }
+    }
+}
 
 impl<M: Medium> Engine<M> {
-    fn used_indexes(&self) -> Vec<Used<M>> {
+    fn used_indexes(&self) -> Vec<(Placed<M>, IndexUse)> {
         let tables = self.schema.lock(self.medium()).tables.clone();
         let mut all = Vec::new();
         // Those of the database's own tables stay where they are.
@@ -248,7 +292,12 @@ impl<M: Medium> Engine<M> {
             let indexes: Vec<Arc<Index<M>>> = table.indexes.load().named().cloned().collect();
             for index in indexes {
                 let used = used(&table, &index, rows);
-                all.push((Arc::clone(&table), index, used));
+                all.push((Placed::Index(Arc::clone(&table), index), used));
+            }
+            for (column, dictionary) in table.dictionaries.iter().enumerate() {
+                let Some(dictionary) = dictionary else { continue };
+                let used = used_dictionary(&table, column, dictionary);
+                all.push((Placed::Dictionary(Arc::clone(&table), column), used));
             }
         }
         all
@@ -256,27 +305,24 @@ impl<M: Medium> Engine<M> {
 
     fn plan_placement(&self, share: f64) -> PlacementPlan {
         let mut indexes = self.used_indexes();
-        let name = |used: &IndexUse| (used.table.clone(), used.index.clone());
-        indexes.sort_by(|(.., one), (.., other)| {
+        indexes.sort_by(|(_, one), (_, other)| {
             let worth = other.worth().total_cmp(&one.worth());
-            worth.then_with(|| name(one).cmp(&name(other)))
+            worth.then_with(|| one.order().cmp(&other.order()))
         });
-        let measured: Vec<(Structure, Placement, f64)> = indexes
+        let measured: Vec<(Shape, Placement, f64)> = indexes
             .iter()
-            .filter_map(|(table, index, used)| {
-                Some((used.structure, used.placement, table.measure_lookup_ns(index)?))
-            })
+            .filter_map(|(of, used)| Some((used.shape(), used.placement, of.measure_lookup_ns()?)))
             .collect();
-        let all: f64 = indexes.iter().map(|(.., used)| used.bytes as f64).sum();
+        let all: f64 = indexes.iter().map(|(_, used)| used.bytes as f64).sum();
         // Not a number is no share.
         let wanted = if share > 0.0 { share.min(1.0) * all } else { 0.0 };
         let mut in_pool = 0.0;
-        let planned = indexes.into_iter().map(|(.., used)| {
+        let planned = indexes.into_iter().map(|(_, used)| {
             let bytes = used.bytes as f64;
             let is_in_pool = in_pool + bytes / 2.0 <= wanted;
             in_pool += if is_in_pool { bytes } else { 0.0 };
             let placement = if is_in_pool { Placement::Pmem } else { Placement::Dram };
-            let lookup_ns = expected_lookup_ns(&measured, used.structure, placement);
+            let lookup_ns = expected_lookup_ns(&measured, used.shape(), placement);
             let change_ns = lookup_ns
                 + match (placement, used.structure) {
                     (Placement::Dram, _) => 0.0,
@@ -285,30 +331,43 @@ impl<M: Medium> Engine<M> {
                 };
             PlannedIndex { used, placement, lookup_ns, change_ns }
         });
-        PlacementPlan { indexes: planned.collect(), rebuild_ns: self.rebuild_cost.for_one() }
+        PlacementPlan {
+            indexes: planned.collect(),
+            rebuild_ns: self.rebuild_cost.for_one(),
+            rebuild_value_ns: self.rebuild_cost.for_one_value(),
+        }
     }
 }
 
-/// The mean of what was measured for indexes of this structure that lie there; or else wherever
-/// they lie.
+/// Indexes of one shape take as long to look for something: whether it is that of a dictionary, and
+/// how it finds what it leads to.
+type Shape = (bool, Structure);
+
+/// The mean of what was measured for indexes of this shape that lie there; or else wherever they
+/// lie.
 fn expected_lookup_ns(
-    measured: &[(Structure, Placement, f64)],
-    structure: Structure,
+    measured: &[(Shape, Placement, f64)],
+    shape: Shape,
     placement: Placement,
 ) -> f64 {
-    let mean = |fits: &dyn Fn(Structure, Placement) -> bool| {
+    let mean = |fits: &dyn Fn(Shape, Placement) -> bool| {
         let found = measured.iter().filter(|(of, there, _)| fits(*of, *there));
         let (sum, count) = found.fold((0.0, 0.0), |(sum, count), (.., ns)| (sum + ns, count + 1.0));
         (count > 0.0).then(|| sum / count)
     };
-    let there = mean(&|of, lies| of == structure && lies == placement);
-    there.or_else(|| mean(&|of, _| of == structure)).unwrap_or(LOOKUP_NS)
+    let there = mean(&|of, lies| of == shape && lies == placement);
+    there.or_else(|| mean(&|of, _| of == shape)).unwrap_or(LOOKUP_NS)
+}
+
+/// Bytes of a hash index.
+fn hash_len(words: u64) -> u64 {
+    EMPTY_LEN + words * WORD_LEN
 }
 
 fn used<M: Medium>(table: &Table<M>, index: &Index<M>, rows: u64) -> IndexUse {
     let spec = &index.spec;
     let bytes = match spec.structure {
-        Structure::Hash => EMPTY_LEN + rows * WORD_LEN,
+        Structure::Hash => hash_len(rows),
         Structure::Ordered => {
             let key_len = |column: &usize| table.format.cells[*column].of_type.cell_len() as u64;
             let key: u64 = spec.columns.iter().map(key_len).sum();
@@ -318,6 +377,7 @@ fn used<M: Medium>(table: &Table<M>, index: &Index<M>, rows: u64) -> IndexUse {
     IndexUse {
         table: table.name.clone(),
         index: spec.name.clone(),
+        is_dictionary: false,
         kind: spec.kind,
         structure: spec.structure,
         placement: spec.placement,
@@ -326,5 +386,26 @@ fn used<M: Medium>(table: &Table<M>, index: &Index<M>, rows: u64) -> IndexUse {
         changes: index.uses.of(Use::Change),
         rows,
         bytes,
+    }
+}
+
+fn used_dictionary<M: Medium>(
+    table: &Table<M>,
+    column: usize,
+    dictionary: &Dictionary<M>,
+) -> IndexUse {
+    let values = dictionary.count();
+    IndexUse {
+        table: table.name.clone(),
+        index: table.column_name(column),
+        is_dictionary: true,
+        kind: IndexKind::Unique,
+        structure: Structure::Hash,
+        placement: dictionary.index().placement(),
+        lookups: dictionary.uses.of(Use::Lookup),
+        ranges: 0,
+        changes: dictionary.uses.of(Use::Change),
+        rows: values,
+        bytes: hash_len(values),
     }
 }

@@ -72,9 +72,13 @@ impl<M: Medium> Engine<M> {
         let (mut is_indexed, mut failed) = (true, None);
         for dictionary in tables.iter().flat_map(|table| table.unindexed()) {
             is_indexed = false;
+            let begin = Instant::now();
             match dictionary.rebuild_part() {
-                Ok(true) => return Ok(Part::Done),
-                Ok(false) => {}
+                Ok(Some(values)) => {
+                    self.rebuild_cost.note_values(begin, values);
+                    return Ok(Part::Done);
+                }
+                Ok(None) => {}
                 // Others are rebuilt all the same.
                 Err(error) => failed = failed.or(Some(error)),
             }

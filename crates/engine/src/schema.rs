@@ -8,7 +8,8 @@ use crate::{Error, Result};
 pub const COLUMNS_MAX: usize = 1_000;
 /// Indexes of a table at the most.
 pub const INDEXES_MAX: usize = 64;
-/// Encoded columns of a table whose dictionary indexes lie in the pool. Others have theirs in DRAM.
+/// Encoded columns of a table whose dictionary indexes lie in the pool when it is made. Others have
+/// theirs in DRAM, and may be [moved](crate::Database::place_dictionary) later.
 pub const POOL_DICTIONARIES_MAX: usize = 640;
 /// Bytes of a name at the most.
 pub const NAME_LEN_MAX: usize = 128;
@@ -30,11 +31,20 @@ pub struct Column {
     /// Whether a row may have no value.
     pub is_nullable: bool,
     /// Where the index of its dictionary lies, if the column has one: rows have the number of their
-    /// value there. `None` if rows have their values themselves.
+    /// value there. `None` if rows have their values themselves. A handle to a table has what was
+    /// so when it was made; [`Table::dictionary_placement`](crate::Table::dictionary_placement)
+    /// tells what is so now.
     pub dictionary: Option<Placement>,
 }
 
 impl Column {
+    /// Whether it is the same column, wherever the indexes of dictionaries lie.
+    pub(crate) fn is_like(&self, other: &Column) -> bool {
+        let Column { name, of_type, is_nullable, dictionary } = self;
+        (name, of_type, is_nullable) == (&other.name, &other.of_type, &other.is_nullable)
+            && dictionary.is_some() == other.dictionary.is_some()
+    }
+
     /// Bytes of its cell in a row.
     pub(crate) fn cell_len(&self) -> usize {
         match self.dictionary {
@@ -168,7 +178,14 @@ impl TableSpec {
         tile_rows: Option<u32>,
     ) -> Self {
         let indexes = indexes.iter().map(|spec| Index::of(spec, columns)).collect();
-        TableSpec { columns: columns.to_vec(), indexes, tile_rows, ..TableSpec::new(name) }
+        let mut columns = columns.to_vec();
+        let in_pool =
+            columns.iter_mut().filter(|column| column.dictionary == Some(Placement::Pmem));
+        // More of them were moved there than a table is made with.
+        for column in in_pool.skip(POOL_DICTIONARIES_MAX) {
+            column.dictionary = Some(Placement::Dram);
+        }
+        TableSpec { columns, indexes, tile_rows, ..TableSpec::new(name) }
     }
 
     /// Adds a column that has a value in every row.
@@ -237,7 +254,8 @@ impl TableSpec {
 
     /// Says where the indexes of dictionaries lie, by which the number of a value is found: in the
     /// pool, if nothing is said. The columns have to be [encoded](TableSpec::encoded) by then. An
-    /// index in DRAM is rebuilt from its dictionary. Reading needs none.
+    /// index in DRAM is rebuilt from its dictionary. Reading needs none. They can be
+    /// [moved](crate::Database::place_dictionary) later.
     #[must_use]
     pub fn place_dictionaries<'n>(
         self,

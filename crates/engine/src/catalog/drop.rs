@@ -184,8 +184,8 @@ impl<M: Medium> Engine<M> {
         schema.dropped.retain_mut(|table| Arc::get_mut(table).is_none());
         let mut in_dram = Vec::new();
         schema.retired.retain_mut(|index| {
-            let is_dead = Arc::get_mut(index).is_some();
-            in_dram.extend((is_dead && index.rows.header().is_none()).then_some(index.number));
+            let is_dead = index.is_unused();
+            in_dram.extend((is_dead && index.rows().header().is_none()).then_some(index.number()));
             !is_dead
         });
         for number in in_dram {
@@ -194,7 +194,7 @@ impl<M: Medium> Engine<M> {
         let Schema { catalog, dropped, retired, .. } = &*schema;
         let is_dead = |entry: &&DroppedEntry| match entry.table {
             Some((number, _)) => dropped.iter().all(|table| table.number != number),
-            None => retired.iter().all(|index| !entry.is_index(index.number)),
+            None => retired.iter().all(|index| !entry.is_index(index.number())),
         };
         Ok(catalog.dropped.iter().filter(is_dead).cloned().collect())
     }

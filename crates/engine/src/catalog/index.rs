@@ -26,12 +26,13 @@ use remanent_pmem::Medium;
 
 use super::foreign::require_unneeded;
 use super::ops::{Made, too_much};
+use super::retired::Retired;
 use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DroppedEntry, IndexEntry, TableEntry};
 use crate::engine::{Engine, Schema};
-use crate::index::{Index, Member, Role};
+use crate::index::{Index, Member, Role, Rows};
 use crate::replicate::SchemaChange;
 use crate::replicate::schema::Altering;
-use crate::schema::{IndexKind, IndexSpec, NewIndex, Placement};
+use crate::schema::{IndexKind, IndexSpec, NewIndex, Placement, Structure};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -129,7 +130,7 @@ impl<M: Medium> Engine<M> {
             change = self.begin_altering(&mut catalog);
             let replaced = self.replace_catalog(&mut schema, catalog, &[]);
             replaced.map_err(|error| change.fail(error))?;
-            schema.retired.push(Arc::clone(&index));
+            schema.retired.push(Retired::OfRows(Arc::clone(&index)));
         }
         // Before sets of indexes are exchanged: after a fault of the medium, who has a set may wait
         // for this.
@@ -150,47 +151,57 @@ impl<M: Medium> Engine<M> {
         moved: Option<&Index<M>>,
     ) -> Result<Arc<Index<M>>> {
         let mut schema = self.schema.lock(self.medium());
-        let made = match self.make_index(&mut schema, table, &spec) {
-            // Lanes may hold blocks that are not freed yet.
-            Err(error) if error.is_full() => {
-                self.heap.relieve();
-                self.make_index(&mut schema, table, &spec)
-            }
-            made => made,
-        };
-        let mut index = made?;
+        let how = (spec.structure, spec.placement);
+        let (number, rows) = self.make_dropped(&mut schema, &table.name, how)?;
+        let mut index = Index::new(&table.format, spec, number, rows);
         if let Some(moved) = moved {
             (index.id, index.uses) = (moved.id, Arc::clone(&moved.uses));
         }
         let index = Arc::new(index);
-        schema.retired.push(Arc::clone(&index));
+        schema.retired.push(Retired::OfRows(Arc::clone(&index)));
         Ok(index)
     }
 
-    /// Makes an index, and a catalog that has it among those that were dropped. It does so in one
-    /// lane, so that a crash leaves no block that nobody asks about.
-    fn make_index(
+    /// Makes an index of a new number, and if it is in the pool, a catalog that has it among those
+    /// that were dropped.
+    pub(super) fn make_dropped(
         &self,
         schema: &mut Schema<M>,
-        table: &Table<M>,
-        spec: &IndexSpec,
-    ) -> Result<Index<M>> {
+        table: &str,
+        how: (Structure, Placement),
+    ) -> Result<(u32, Rows<M>)> {
+        match self.try_to_make_dropped(schema, table, how) {
+            // Lanes may hold blocks that are not freed yet.
+            Err(error) if error.is_full() => {
+                self.heap.relieve();
+                self.try_to_make_dropped(schema, table, how)
+            }
+            made => made,
+        }
+    }
+
+    /// Does so in one lane, so that a crash leaves no block that nobody asks about.
+    fn try_to_make_dropped(
+        &self,
+        schema: &mut Schema<M>,
+        table: &str,
+        how: (Structure, Placement),
+    ) -> Result<(u32, Rows<M>)> {
         let mut catalog = schema.next_catalog();
         catalog.last_number += 1;
         let number = catalog.last_number;
         let mut lane = self.heap.enter().prepare_to_write();
         let mut made = Made::nothing();
-        let how = (spec.structure, spec.placement);
         let mut make = || -> Result<()> {
             let rows = self.make_rows(&mut lane, &mut made.blocks, number, how)?;
-            let rows = rows.ok_or_else(|| too_much(&table.name, "indexes"))?;
+            let rows = rows.ok_or_else(|| too_much(table, "indexes"))?;
             let header = rows.header();
-            made.indexes.push(Index::new(&table.format, spec.clone(), number, rows));
+            made.rows = Some(rows);
             let Some(header) = header else { return Ok(()) };
             catalog.dropped.push(DroppedEntry::of_index(number, header));
             let content = CatalogBlock::of(&catalog);
             if content.len() > CATALOG_LEN_MAX {
-                return Err(too_much(&table.name, "indexes"));
+                return Err(too_much(table, "indexes"));
             }
             let block = lane.allocate(content.len())?;
             made.blocks.push(block);
@@ -201,14 +212,14 @@ impl<M: Medium> Engine<M> {
             made.give_back(&mut lane)?;
             return Err(error);
         }
-        let index = made.indexes.pop().expect("it was made");
-        if index.rows.header().is_some() {
+        let rows = made.rows.expect("it was made");
+        if rows.header().is_some() {
             let new = made.blocks.last().expect("the catalog's block is the last").offset;
             self.publish_catalog(&mut lane, new, &[])?;
             schema.catalog = catalog;
         }
         schema.last_number = number;
-        Ok(index)
+        Ok((number, rows))
     }
 
     /// Has statements keep an index, and puts all rows into it.
@@ -255,12 +266,13 @@ impl<M: Medium> Engine<M> {
         // Among its fences is that of the words that were added for the rows.
         if let Err(error) = self.replace_catalog(&mut schema, catalog, &[]) {
             if !error.is_full() {
-                schema.undecided.extend([index, moved.unwrap_or(index)].map(Arc::clone));
+                let both = [index, moved.unwrap_or(index)].map(Arc::clone);
+                schema.undecided.extend(both.map(Retired::OfRows));
             }
             return Err(change.fail(error));
         }
-        schema.retired.retain(|retired| !Arc::ptr_eq(retired, index));
-        schema.retired.extend(moved.cloned());
+        schema.retired.retain(|retired| retired.number() != index.number);
+        schema.retired.extend(moved.cloned().map(Retired::OfRows));
         Ok(change)
     }
 

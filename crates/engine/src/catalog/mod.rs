@@ -5,12 +5,14 @@
 //! durable step.
 
 mod column;
+mod dictionary;
 mod drop;
 mod foreign;
 mod index;
 mod layout;
 mod ops;
 pub(crate) mod recover;
+pub(crate) mod retired;
 
 use remanent_pmem::Medium;
 
@@ -77,6 +79,15 @@ impl DroppedEntry {
 }
 
 impl TableEntry {
+    /// Has the dictionary of a column another index, of this number and with this header, if it
+    /// has one.
+    fn place_dictionary(&mut self, column: usize, (number, header): (u32, Option<u64>)) {
+        if let Some(entry) = self.dictionaries.iter_mut().find(|entry| entry.column == column) {
+            (entry.number, entry.header) = (number, header);
+            self.columns[column].dictionary = Some(entry.placement());
+        }
+    }
+
     /// Its columns, and those that were added.
     pub(crate) fn all_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().chain(self.added.iter().map(|added| &added.column))

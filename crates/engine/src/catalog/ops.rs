@@ -28,10 +28,12 @@ pub(super) fn too_much(table: &str, what: &str) -> Error {
 /// The description of a table, its indexes, and its foreign keys.
 type DescribedTable<'d> = (&'d TableSpec, &'d [IndexSpec], &'d [ForeignKeyEntry]);
 
-/// What was made for a table that nothing leads to yet.
+/// What was made for a table that nothing leads to yet, or for an index.
 pub(super) struct Made<M: Medium> {
     pub(super) blocks: Vec<Block>,
     pub(super) indexes: Vec<Index<M>>,
+    /// The words of an index that is made by itself.
+    pub(super) rows: Option<Rows<M>>,
     /// Those of encoded columns, and their indexes.
     pub(super) dictionaries: Vec<(DictionaryEntry, Rows<M>)>,
 }
@@ -41,14 +43,13 @@ type MadeTable<M> = (Catalog, TableEntry, Made<M>);
 
 impl<M: Medium> Made<M> {
     pub(super) fn nothing() -> Self {
-        Made { blocks: Vec::new(), indexes: Vec::new(), dictionaries: Vec::new() }
+        Made { blocks: Vec::new(), indexes: Vec::new(), rows: None, dictionaries: Vec::new() }
     }
 
     pub(super) fn give_back(self, lane: &mut Lane<'_, M>) -> Result<()> {
-        for index in self.indexes {
-            index.rows.abandon(lane)?;
-        }
-        for (_, rows) in self.dictionaries {
+        let of_indexes = self.indexes.into_iter().map(|index| index.rows);
+        let of_dictionaries = self.dictionaries.into_iter().map(|(_, rows)| rows);
+        for rows in of_indexes.chain(of_dictionaries).chain(self.rows) {
             rows.abandon(lane)?;
         }
         for block in self.blocks {
@@ -96,7 +97,7 @@ impl<M: Medium> Engine<M> {
         let mut of_columns = Vec::new();
         for (of, rows) in dictionaries {
             let found = FoundDictionary::find(&self.heap, of.site(&entry))?;
-            of_columns.push((of.column, found.open(rows)?));
+            of_columns.push((of.column, found.open(of.number, rows)?));
         }
         let opened = Table::open(&self.heap, entry.clone(), indexes, of_columns, &self.statuses);
         let table = Arc::new(opened?);

@@ -80,7 +80,8 @@ fn open_dictionaries<M: Medium>(
             (Some(header), Some(words)) => Rows::Pool { header, words: words.finish()? },
             _ => dram.create(entry.number, Structure::Hash)?,
         };
-        opened.push((entry.column, dictionary.open(index).map_err(Error::into_pool)?));
+        let dictionary = dictionary.open(entry.number, index).map_err(Error::into_pool)?;
+        opened.push((entry.column, dictionary));
     }
     Ok(opened)
 }

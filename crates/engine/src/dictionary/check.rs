@@ -13,7 +13,8 @@ use crate::index::Key;
 impl<M: Medium> Dictionary<M> {
     /// What contradicts itself, and which blocks the dictionary reaches.
     pub(crate) fn inspect(&self) -> Result<Inspection> {
-        let mut found = self.index.inspect()?;
+        let index = self.index.load();
+        let mut found = index.rows.inspect()?;
         let mut blocks = vec![self.store.state];
         let mut note = |at, what: &str| found.violations.push(Violation::new(at, what));
         for run in 0..RUN_COUNT {
@@ -22,7 +23,7 @@ impl<M: Medium> Dictionary<M> {
                 Err(error) => note(self.store.run_at(run), &error.to_string()),
             }
         }
-        let is_indexed = self.is_indexed();
+        let is_indexed = index.is_whole();
         for id in (0..self.count()).map(|id| id as u32) {
             let Place { run, at } = Place::of(id);
             let run = self.store.run(run).ok().flatten().unwrap_or_default();
@@ -36,7 +37,7 @@ impl<M: Medium> Dictionary<M> {
                 continue;
             };
             let key = Key::of_value(&value);
-            let candidates = self.index.candidates(&key)?;
+            let candidates = index.rows.candidates(&key)?;
             if is_indexed && candidates.iter().filter(|other| **other == row_of(id)).count() != 1 {
                 note(at, "a value is not found once in the index of its dictionary");
             }

@@ -3,7 +3,7 @@
 //! A row has the number of its value in the column's cell. A dictionary is append-only: a value
 //! keeps its number, and is never removed. Numbers lead to values by runs of entries in the pool
 //! (`layout.rs`), which are read into DRAM as they are needed (`values.rs`). Values lead to numbers
-//! by a hash index, in the pool or in DRAM. It is needed only to give rows values.
+//! by a hash index, in the pool or in DRAM (`index.rs`). It is needed only to give rows values.
 //!
 //! The thread that adds a value fences before it gives the number to anybody. So every number in a
 //! row has a durable entry, and statements need no further care. One thread at a time adds values
@@ -11,20 +11,24 @@
 //! used.
 
 mod check;
+pub(crate) mod index;
 mod layout;
 mod ops;
 pub(crate) mod recover;
+mod sample;
 pub(crate) mod values;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
+use arc_swap::ArcSwap;
 use remanent_pmem::Medium;
 use remanent_pmem::sync::PauseMutex;
 
+use self::index::ValueIndex;
 use self::layout::Store;
 use self::values::Values;
-use crate::index::Rows;
+use crate::index::uses::Uses;
 
 pub(crate) use self::layout::{STATE_LEN, new_state};
 
@@ -32,16 +36,20 @@ pub(crate) use self::layout::{STATE_LEN, new_state};
 pub(crate) struct Dictionary<M: Medium> {
     store: Store<M>,
     pub(crate) values: Arc<Values>,
-    /// From hashes of values to numbers.
-    index: Rows<M>,
+    /// By which values are found. Another one takes its place when it is moved.
+    index: ArcSwap<ValueIndex<M>>,
+    /// How often the index was used; also those from which it was moved.
+    pub(crate) uses: Uses,
     /// Numbers that were given away. Entries of all of them are durable.
     count: AtomicU64,
-    /// Whether the index has all values.
-    is_indexed: AtomicBool,
-    /// Held by who adds a value, or rebuilds the index.
-    adding: PauseMutex<Indexed>,
+    /// Held by who adds a value, rebuilds the index, or exchanges it for another one.
+    adding: PauseMutex<Adding<M>>,
 }
 
-/// How many values an index that is being rebuilt has.
-#[derive(Debug, Default)]
-struct Indexed(u64);
+/// What the thread that adds values has to know.
+struct Adding<M: Medium> {
+    /// How many values the index has, if it is being rebuilt.
+    indexed: u64,
+    /// The index that is to take the place of the present one: new values get words there, too.
+    next: Option<Arc<ValueIndex<M>>>,
+}

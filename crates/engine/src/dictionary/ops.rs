@@ -7,15 +7,17 @@ use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
+use super::index::ValueIndex;
 use super::layout::Store;
 use super::values::{IDS, Place};
-use super::{Dictionary, Indexed};
+use super::{Adding, Dictionary};
 use crate::index::Key;
+use crate::index::uses::Use;
 use crate::table::layout::NUMBER;
 use crate::{Error, Result};
 
 /// Values that are added to an index at once.
-const MANY: u64 = 1_024;
+pub(super) const MANY: u64 = 1_024;
 /// Values that a part of rebuilding adds to an index.
 const PART: u64 = 16 * MANY;
 
@@ -25,7 +27,8 @@ impl<M: Medium> Dictionary<M> {
         self.store.state
     }
 
-    pub(super) fn count(&self) -> u64 {
+    /// Numbers that were given away.
+    pub(crate) fn count(&self) -> u64 {
         // Acquire: entries of these numbers are durable; partner of the store in `add`.
         self.count.load(Ordering::Acquire)
     }
@@ -41,22 +44,27 @@ impl<M: Medium> Dictionary<M> {
     #[inline]
     pub(crate) fn id_of(&self, value: &[u8]) -> Result<Option<u32>> {
         let key = Key::of_value(value);
-        if self.is_indexed()
-            && let Some(id) = self.find(&key, value)?
+        self.uses.count(Use::Lookup);
         {
-            return Ok(Some(id));
+            // Whether it is in use still makes no difference: a number that it leads to is right.
+            let index = self.index.load();
+            if index.is_whole()
+                && let Some(id) = self.find(&index, &key, value)?
+            {
+                return Ok(Some(id));
+            }
         }
         self.id_of_other(&key, value)
     }
 
     /// The number of a value, by an index that has all values.
-    pub(super) fn find(&self, key: &Key, value: &[u8]) -> Result<Option<u32>> {
+    fn find(&self, index: &ValueIndex<M>, key: &Key, value: &[u8]) -> Result<Option<u32>> {
         let count = self.count();
         let is_it = |id: &RowId| {
             // A word may be of an entry that is not durable, or that a crash has taken away.
             id.get() < count && self.values.get(id.get() as u32) == Some(value)
         };
-        let found = self.index.candidates(key)?.into_iter().find(is_it);
+        let found = index.rows.candidates(key)?.into_iter().find(is_it);
         Ok(found.map(|id| id.get() as u32))
     }
 
@@ -74,9 +82,11 @@ impl<M: Medium> Dictionary<M> {
 
     fn add(&self, key: &Key, value: &[u8]) -> Result<Option<u32>> {
         let medium = self.store.medium();
-        let mut indexed = self.adding.lock(medium);
-        self.index_until(&mut indexed, u64::MAX)?;
-        if let Some(id) = self.find(key, value)? {
+        let mut adding = self.adding.lock(medium);
+        // Nobody exchanges it as long as this thread has the lock.
+        let index = self.index.load();
+        self.index_until(&index, &mut adding, u64::MAX)?;
+        if let Some(id) = self.find(&index, key, value)? {
             return Ok(Some(id));
         }
         // A faulty medium reads as zeros: the value may be there.
@@ -94,62 +104,56 @@ impl<M: Medium> Dictionary<M> {
                 made => made?,
             },
         };
-        // The word first: it can fail. Nobody follows it before the number is given away.
-        self.index.ensure(key, row_of(id))?;
+        // The words first: they can fail. Nobody follows them before the number is given away.
+        index.rows.ensure(key, row_of(id))?;
+        if let Some(next) = &adding.next {
+            next.rows.ensure(key, row_of(id))?;
+        }
         self.store.write(self.store.entry_at(run, at), id, value);
-        // Fence: the entry and its word, before anybody learns the number.
+        // Fence: the entry and its words, before anybody learns the number.
         medium.fence();
         self.store.heap.verify()?;
         self.values.put(id, SmallVec::from_slice(value));
         // Release: the entry is durable; partner of the load in `count`.
         self.count.store(u64::from(id) + 1, Ordering::Release);
+        self.uses.count(Use::Change);
         Ok(Some(id))
     }
 
     /// Whether the index has all values. It has not if it lies in DRAM and is being rebuilt.
     pub(crate) fn is_indexed(&self) -> bool {
-        // Acquire: partner of the store in `index_until`.
-        self.is_indexed.load(Ordering::Acquire)
+        self.index.load().is_whole()
     }
 
-    /// Adds a part of the values to the index that it does not have. False if another thread does.
+    /// Adds a part of the values to the index that it does not have, and returns how many values
+    /// these were. `None` if another thread does.
     ///
     /// # Errors
     ///
     /// When there is no memory left, or the medium met a fault.
-    pub(crate) fn rebuild_part(&self) -> Result<bool> {
-        let Some(mut indexed) = self.adding.try_lock() else { return Ok(false) };
-        let until = indexed.0 + PART;
-        self.index_until(&mut indexed, until)?;
-        Ok(true)
+    pub(crate) fn rebuild_part(&self) -> Result<Option<u64>> {
+        let Some(mut adding) = self.adding.try_lock() else { return Ok(None) };
+        let (index, before) = (self.index.load(), adding.indexed);
+        self.index_until(&index, &mut adding, before + PART)?;
+        Ok(Some(adding.indexed - before))
     }
 
     /// Has the index have all values with numbers less than `until`.
-    fn index_until(&self, indexed: &mut Indexed, until: u64) -> Result<()> {
-        // Relaxed: only who has the lock changes it.
-        if self.is_indexed.load(Ordering::Relaxed) {
+    fn index_until(&self, index: &ValueIndex<M>, adding: &mut Adding<M>, until: u64) -> Result<()> {
+        if index.is_whole() {
             return Ok(());
         }
         let count = self.count();
-        while indexed.0 < until.min(count) {
-            let ids = indexed.0..(indexed.0 + MANY).min(count);
-            let words = ids.clone().filter_map(|id| {
-                // Not by way of `values`: who reads rows needs only some of them.
-                let value = self.store.read(id as u32)?;
-                Some((Key::of_value(&value).hash, row_of(id as u32)))
-            });
-            let words: Vec<_> = words.collect();
-            // A faulty medium reads as zeros: as if there were no values.
-            self.store.heap.verify()?;
-            for (hash, id) in words {
+        while adding.indexed < until.min(count) {
+            let end = (adding.indexed + MANY).min(count);
+            for (hash, id) in self.words(adding.indexed..end)? {
                 // Some are there if the memory was at its end before.
-                self.index.ensure_word(hash, id)?;
+                index.rows.ensure_word(hash, id)?;
             }
-            indexed.0 = ids.end;
+            adding.indexed = end;
         }
-        if indexed.0 == count {
-            // Release: the words are there; partner of the load in `is_indexed`.
-            self.is_indexed.store(true, Ordering::Release);
+        if adding.indexed == count {
+            index.set_whole();
         }
         Ok(())
     }

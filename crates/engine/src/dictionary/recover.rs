@@ -1,16 +1,19 @@
 //! Opening a dictionary.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
+use arc_swap::ArcSwap;
 use remanent_pmem::heap::Heap;
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium};
 
-use super::Dictionary;
+use super::index::ValueIndex;
 use super::layout::{STATE_LEN, Store};
 use super::ops::row_of;
 use super::values::{Place, RUN_COUNT, Values};
+use super::{Adding, Dictionary};
+use crate::index::uses::Uses;
 use crate::index::{Key, Rows};
 use crate::value::Type;
 use crate::{Error, Result};
@@ -72,14 +75,14 @@ impl<M: Medium> FoundDictionary<M> {
         self.runs.iter().copied().chain([self.store.state])
     }
 
-    /// The dictionary with its index, once the heap has recovered.
+    /// The dictionary with its index, which has this number, once the heap has recovered.
     ///
     /// # Errors
     ///
     /// When the index has no room for a value that a crash has taken from it, or is damaged.
-    pub(crate) fn open(self, index: Rows<M>) -> Result<Dictionary<M>> {
+    pub(crate) fn open(self, number: u32, index: Rows<M>) -> Result<Dictionary<M>> {
         let FoundDictionary { store, count, .. } = self;
-        let is_indexed = index.header().is_some() || count == 0;
+        let is_whole = index.header().is_some() || count == 0;
         let last =
             count.checked_sub(1).map(|last| last as u32).filter(|_| index.header().is_some());
         if let Some((last, value)) = last.and_then(|last| Some((last, store.read(last)?))) {
@@ -94,10 +97,10 @@ impl<M: Medium> FoundDictionary<M> {
         Ok(Dictionary {
             store,
             values: Arc::new(Values::new(move |id| of_values.read(id))),
-            index,
+            index: ArcSwap::from_pointee(ValueIndex::new(number, index, is_whole)),
+            uses: Uses::default(),
             count: AtomicU64::new(count),
-            is_indexed: AtomicBool::new(is_indexed),
-            adding: PauseMutex::default(),
+            adding: PauseMutex::new(Adding { indexed: 0, next: None }),
         })
     }
 }

@@ -5,12 +5,16 @@ use std::time::Instant;
 
 /// Rebuilding a row in an index if nothing was rebuilt in this opening: what is aimed at.
 const REBUILD_NS: f64 = 60.0;
+/// The same for a value in the index of a dictionary, whose entry is read and whose word is added
+/// by itself.
+const REBUILD_VALUE_NS: f64 = 150.0;
 
 /// Time that rebuilding has taken in this opening, and what was rebuilt.
 #[derive(Debug, Default)]
 pub(crate) struct RebuildCost {
     read: Measured,
     added: Measured,
+    values: Measured,
 }
 
 /// Nanoseconds for so many words.
@@ -45,6 +49,16 @@ impl RebuildCost {
     /// So many words were added to an index.
     pub(crate) fn note_added(&self, begin: Instant, words: u64) {
         self.added.note(begin, words);
+    }
+
+    /// So many values were added to the index of a dictionary.
+    pub(crate) fn note_values(&self, begin: Instant, values: u64) {
+        self.values.note(begin, values);
+    }
+
+    /// Nanoseconds for one value of a dictionary: as measured in this opening, or else as is usual.
+    pub(crate) fn for_one_value(&self) -> f64 {
+        self.values.for_one().unwrap_or(REBUILD_VALUE_NS)
     }
 
     /// Nanoseconds for one row of one index: as measured in this opening, or else as is usual.

@@ -83,7 +83,7 @@ impl<M: Medium> Rows<M> {
     }
 
     /// Adds words of a hash index, none of which is there.
-    pub(super) fn insert_words(&self, words: &[Word]) -> Result<()> {
+    pub(crate) fn insert_words(&self, words: &[Word]) -> Result<()> {
         on_words!(self, of => of.insert_words(words))
     }
 

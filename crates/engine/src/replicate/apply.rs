@@ -7,7 +7,7 @@ use remanent_pmem::Medium;
 use super::write_set::{Change, OwnedValue, SchemaChange, WriteSet};
 use crate::database::{Database, Table};
 use crate::query::{Delete, Upsert};
-use crate::schema::{PRIMARY, RESERVED, TableSpec};
+use crate::schema::{Column, PRIMARY, RESERVED, TableSpec};
 use crate::sequence::ops as sequence;
 use crate::transaction::{
     Durability, Moment, Resumed, Token, Transaction, TransactionOptions, Upserted,
@@ -309,8 +309,7 @@ impl<M: Medium> Database<M> {
         }
         match change {
             SchemaChange::CreateTable(spec) => match self.engine.table(&spec.name) {
-                // Also with columns that were added since.
-                Some(table) if table.columns.load().starts_with(&spec.columns) => Ok(()),
+                Some(table) if has_columns(&table.columns.load(), &spec.columns) => Ok(()),
                 _ => self.engine.create_table(spec).map(drop),
             },
             SchemaChange::DropTable { table } => match self.engine.table(table) {
@@ -346,4 +345,10 @@ impl<M: Medium> Database<M> {
             }
         }
     }
+}
+
+/// Whether a table has these columns, and perhaps others that were added since. Indexes of
+/// dictionaries may have been moved.
+fn has_columns(there: &[Column], made: &[Column]) -> bool {
+    there.len() >= made.len() && there.iter().zip(made).all(|(one, other)| one.is_like(other))
 }

@@ -32,7 +32,7 @@ use crate::dictionary::Dictionary;
 use crate::foreign::Foreign;
 use crate::index::{Index, IndexSet, Key, Member};
 use crate::new_column::AddedColumn;
-use crate::schema::Column;
+use crate::schema::{Column, Placement};
 use crate::transaction::statuses::Statuses;
 use crate::value::{CELL_LEN_MAX, Value};
 use crate::{Error, Result};
@@ -259,6 +259,27 @@ impl<M: Medium> Table<M> {
             table: self.name.clone(),
             column: self.column_name(column),
         })
+    }
+
+    /// The dictionary of a column, and the number of the column.
+    pub(crate) fn dictionary_of(&self, column: &str) -> Result<(usize, &Dictionary<M>)> {
+        let (table, columns) = (&self.name, self.columns.load());
+        let found = columns.iter().position(|other| other.name == column);
+        let number = found.ok_or_else(|| Error::NoSuchColumn {
+            table: table.clone(),
+            column: column.to_owned(),
+        })?;
+        let dictionary = self.dictionaries.get(number).and_then(Option::as_ref);
+        let dictionary = dictionary
+            .ok_or_else(|| Error::NotEncoded { table: table.clone(), column: column.to_owned() })?;
+        Ok((number, dictionary))
+    }
+
+    /// Has new handles know where the index of a dictionary lies. One caller at a time.
+    pub(crate) fn set_dictionary_placement(&self, column: usize, placement: Placement) {
+        let mut columns = self.columns.load().to_vec();
+        columns[column].dictionary = Some(placement);
+        self.columns.store(Arc::new(columns));
     }
 
     /// The dictionaries whose indexes are being rebuilt.

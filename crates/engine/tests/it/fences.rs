@@ -454,6 +454,28 @@ fn making_moving_and_dropping_an_index_take_two_fences_for_each_catalog() {
 }
 
 #[test]
+fn moving_the_index_of_a_dictionary_takes_as_many_fences_as_stated() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let spec = subscribers().encoded(["number"]);
+    let table = database.create_table(&spec).unwrap();
+    let insert = |id: u32, number: u32| {
+        table.insert(&[id.into(), format!("{number:03}").as_str().into(), 1.into()]).unwrap();
+    };
+    (0..20).for_each(|id| insert(id, id));
+    let place = |to| database.place_dictionary(&table, "number", to).unwrap();
+    // Of the allocator, which has no chunk of these sizes yet.
+    [Placement::Dram, Placement::Pmem].into_iter().for_each(place);
+    assert_eq!(fences(&pool, || place(Placement::Pmem)), 0);
+    // With those for giving the old one back.
+    let to_dram = fences(&pool, || place(Placement::Dram));
+    assert!((2..10).contains(&to_dram), "{to_dram}");
+    let to_pool = fences(&pool, || place(Placement::Pmem));
+    assert!((4..10).contains(&to_pool), "{to_pool}");
+    assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
 fn foreign_keys_take_no_fence_at_statements_and_two_to_be_added_or_dropped() {
     let pool = sim_pool(Guarantee::default());
     let database = Database::create(&pool, "tested").unwrap();

@@ -13,6 +13,7 @@ mod foreign_left;
 mod isolation;
 mod left;
 mod locks;
+mod moved_dictionaries;
 mod online;
 mod ordered;
 mod placement;

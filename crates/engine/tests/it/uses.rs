@@ -4,7 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::time::Duration;
 
 use remanent_engine::{
-    Database, Error, IndexUse, Order, Placement, Rebuild, Structure, Table, TableSpec, Type,
+    Database, Error, IndexUse, Order, Placement, PlacementPlan, Rebuild, Structure, Table,
+    TableSpec, Type,
 };
 use remanent_pmem::Pool;
 
@@ -162,4 +163,95 @@ fn the_cost_of_rebuilding_is_measured() {
     while database.rebuild_step().unwrap() {}
     let measured = database.plan_placement(0.0).rebuild_ns;
     assert!(measured > 0.0 && measured != usual, "{measured} {usual}");
+}
+
+/// A table of an encoded column that has so many values, each in two rows.
+fn encoded(pool: &Pool, values: u32) -> (Database, Table) {
+    let database = Database::create(pool, "db").unwrap();
+    let spec = TableSpec::new("orders")
+        .column("id", Type::U32)
+        .column("country", Type::Text { max: 30 })
+        .primary_key(["id"])
+        .encoded(["country"])
+        .place_dictionaries(["country"], Placement::Dram);
+    let table = database.create_table(&spec).unwrap();
+    for id in 0..2 * values {
+        let country = format!("country {}", id % values);
+        table.insert(&[id.into(), country.as_str().into()]).unwrap();
+    }
+    (database, table)
+}
+
+fn of_dictionary(database: &Database) -> IndexUse {
+    let uses = database.index_uses();
+    let mut found = uses.into_iter().filter(|used| used.is_dictionary);
+    let used = found.next().unwrap();
+    assert_eq!(
+        (found.next(), used.table.as_str(), used.index.as_str()),
+        (None, "orders", "country")
+    );
+    used
+}
+
+#[test]
+fn indexes_of_dictionaries_are_counted_planned_and_moved() {
+    let pool = Pool::options().create_in_memory().unwrap();
+    let (database, table) = encoded(&pool, 1_000);
+    let used = of_dictionary(&database);
+    assert_eq!([used.lookups, used.ranges, used.changes], [2_000, 0, 1_000]);
+    assert_eq!((used.rows, used.placement), (1_000, Placement::Dram));
+    assert!((1_000 * 12..1_000 * 40).contains(&used.bytes), "{used:?}");
+    // One that is moved keeps its counts.
+    database.place_dictionary(&table, "country", Placement::Pmem).unwrap();
+    table.insert(&[5_000.into(), "country 7".into()]).unwrap();
+    table.insert(&[5_001.into(), "another one".into()]).unwrap();
+    let used = of_dictionary(&database);
+    assert_eq!([used.lookups, used.changes, used.rows], [2_002, 1_001, 1_001]);
+    assert_eq!(used.placement, Placement::Pmem);
+
+    // The dictionary has as many uses as the primary key has, for fewer bytes.
+    let plan = database.plan_placement(0.3);
+    assert!(plan.indexes[0].used.is_dictionary, "{plan}");
+    assert_eq!(plan.indexes[0].placement, Placement::Pmem, "{plan}");
+    assert_eq!(plan.indexes[1].placement, Placement::Dram, "{plan}");
+    assert!((0.2..0.5).contains(&plan.share()), "{plan}");
+    assert!(plan.to_string().contains("orders.country (dictionary)"), "{plan}");
+    assert!(plan.indexes.iter().all(|planned| planned.lookup_ns > 0.0), "{plan}");
+    for share in [0.0, 0.3, 1.0] {
+        let plan = database.plan_placement(share);
+        database.apply_placement(&plan).unwrap();
+        for planned in &plan.indexes {
+            let placed = match planned.used.is_dictionary {
+                true => table.dictionary_placement(&planned.used.index),
+                false => table.placement(&planned.used.index),
+            };
+            assert_eq!(placed.unwrap(), planned.placement, "{plan}");
+        }
+    }
+    assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
+fn plans_count_what_it_takes_to_rebuild_dictionaries() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db.pool");
+    drop(encoded(&Pool::options().create(&path).unwrap(), 20_000));
+    let pool = Pool::options().open(&path).unwrap();
+    let database = Database::options().rebuild(Rebuild::Steps).open(&pool, "db").unwrap();
+    let plan = database.plan_placement(0.0);
+    let rows = |plan: &PlacementPlan| {
+        let rows = plan.indexes.iter().map(|of| of.used.rows as f64);
+        let (of_values, of_rows): (Vec<_>, Vec<_>) =
+            rows.zip(&plan.indexes).partition(|(_, of)| of.used.is_dictionary);
+        let sum = |of: Vec<(f64, _)>| of.into_iter().map(|(rows, _)| rows).sum::<f64>();
+        (sum(of_rows), sum(of_values))
+    };
+    let (of_rows, of_values) = rows(&plan);
+    assert!(of_values == 20_000.0 && of_rows > 30_000.0, "{plan}");
+    let expected = (of_rows * plan.rebuild_ns + of_values * plan.rebuild_value_ns) / 1e9;
+    assert!((plan.rebuild_time(1).as_secs_f64() - expected).abs() < 1e-6, "{plan}");
+    assert_eq!(database.plan_placement(1.0).rebuild_time(1), Duration::ZERO);
+    while database.rebuild_step().unwrap() {}
+    let measured = database.plan_placement(0.0).rebuild_value_ns;
+    assert!(measured > 0.0 && measured != plan.rebuild_value_ns, "{measured}");
 }

@@ -340,6 +340,35 @@ fn changes_of_the_schema_have_versions_that_transactions_go_by() {
 }
 
 #[test]
+fn a_table_whose_dictionary_was_moved_is_not_made_again() {
+    let (database, told) = followed();
+    let table = database.create_table(&spec("t")).unwrap();
+    let (_, made) = told.all.lock().unwrap().pop().unwrap();
+    let copy = in_memory();
+    assert!(copy.apply(1, &made).unwrap());
+    let copied = copy.table("t").unwrap();
+    copy.place_dictionary(&copied, "b", Placement::Dram).unwrap();
+    // As after a crash that has come before the copy knew what it has applied.
+    assert!(copy.apply(2, &made).unwrap());
+    assert_eq!(copied.dictionary_placement("b").unwrap(), Placement::Dram);
+    let versions = (copy.schema_version(), database.schema_version());
+    database.place_dictionary(&table, "b", Placement::Dram).unwrap();
+    // Nobody is told where an index lies.
+    assert!(told.all.lock().unwrap().is_empty());
+    assert_eq!((copy.schema_version(), database.schema_version()), versions);
+    let other = TableSpec::new("t").column("a", Type::U16).primary_key(["a"]).encoded(["a"]);
+    let plain = TableSpec::new("t").column("a", Type::U16).primary_key(["a"]);
+    let (database, told) = followed();
+    database.create_table(&other).unwrap();
+    let (_, made) = told.all.lock().unwrap().pop().unwrap();
+    let copy = in_memory();
+    copy.create_table(&plain).unwrap();
+    // Not the same: its column is not encoded.
+    let refused = copy.apply(1, &made);
+    assert!(matches!(refused, Err(Error::Schema { .. })), "{refused:?}");
+}
+
+#[test]
 fn tables_of_the_database_itself_are_no_matter_of_write_sets() {
     let copy = in_memory();
     copy.apply(1, &WriteSet::default()).unwrap();

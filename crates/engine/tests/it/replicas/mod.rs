@@ -9,7 +9,7 @@ use std::thread;
 
 use remanent_engine::{
     Change, Database, Durability, Error, Gate, IndexKind, NewColumn, NewForeignKey, NewIndex,
-    OwnedValue, Result, Resumed, Row, SequenceSpec, Table, TableSpec, Transaction,
+    OwnedValue, Placement, Result, Resumed, Row, SequenceSpec, Table, TableSpec, Transaction,
     TransactionOptions, Type, Value, WriteSet,
 };
 use remanent_pmem::Pool;
@@ -215,7 +215,7 @@ fn transact(random: &mut Random, database: &Database, table: &Table) {
 
 fn alter(random: &mut Random, database: &Database, name: &str) {
     let table = database.table(name);
-    match (random.below(7), table) {
+    match (random.below(8), table) {
         (0, _) | (_, Err(_)) => allow_refusals(database.create_table(&spec(name))),
         (1, Ok(_)) => allow_refusals(database.drop_table(name)),
         (2, Ok(table)) => {
@@ -236,6 +236,11 @@ fn alter(random: &mut Random, database: &Database, name: &str) {
                 Err(Error::ForeignKey { .. }) => {}
                 done => allow_refusals(done),
             }
+        }
+        (6, Ok(table)) => {
+            let places = [Placement::Pmem, Placement::Dram];
+            let place = places[random.below(2) as usize];
+            allow_refusals(database.place_dictionary(&table, "b", place));
         }
         (_, Ok(table)) => match database.drop_foreign_key(&table, "up") {
             Err(Error::NoSuchForeignKey { .. }) => {}
