@@ -77,6 +77,8 @@ const TYPES: &[(&str, &str, &[&str])] = &[
             "engine/transactions",
         ],
     ),
+    ("Database", "engine/src/database/dictionaries.rs", &["engine/online"]),
+    ("Table", "engine/src/database/dictionaries.rs", &["engine/online"]),
     ("Database", "engine/src/database/foreign_keys.rs", &["engine/foreign"]),
     ("Table", "engine/src/database/foreign_keys.rs", &["engine/foreign"]),
     (

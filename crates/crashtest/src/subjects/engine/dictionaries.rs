@@ -23,7 +23,8 @@ fn in_dram(tables: Tables) -> Tables {
 
 /// Every scenario with dictionaries.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [alone_with_them(), in_trouble(), by_threads()].into_iter().flatten().collect()
+    let all = [alone_with_them(), in_trouble(), by_threads(), moved(), moved_in_trouble()];
+    all.into_iter().flatten().collect()
 }
 
 fn alone_with_them() -> Vec<Scenario> {
@@ -146,5 +147,82 @@ fn by_threads() -> Vec<Scenario> {
             interleaved(3, 0, 2, 900),
         )
         .with_weight(40),
+    ]
+}
+
+/// Indexes of dictionaries are moved; they lie in the pool at first.
+fn tables_to_move() -> Tables {
+    Tables { keys: 6, mix: Mix::Moved, ..in_pool(rows()) }
+}
+
+/// The same by threads, or where there may be no room: nothing that takes several steps.
+fn simple_moves() -> Tables {
+    Tables { keys: 4, mix: Mix::MovedTogether, ..in_pool(rows()) }
+}
+
+/// Indexes of dictionaries that are moved.
+fn moved() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 16, samples: 2 };
+    let in_recovery =
+        |config| Config { nested: recovery, after: 6, creation: false, ..few_images(config) };
+    vec![
+        Scenario::new(
+            "engine/dictionaries-moved",
+            "indexes of dictionaries are moved, one by one and by plans, beside statements",
+            tables_to_move(),
+            few_images(prepared(alone(6, 8))),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/dictionaries-moved-stores",
+            "the same; between any two stores",
+            tables_to_move(),
+            at_stores(Config { creation: false, ..few_images(alone(5, 3)) }),
+        ),
+        Scenario::new(
+            "engine/dictionaries-moved-recovery",
+            "the same; crashes inside recovery and after it",
+            tables_to_move(),
+            in_recovery(alone(5, 5)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/dictionaries-moved-threads",
+            "two threads move indexes of dictionaries, and change rows",
+            simple_moves(),
+            Config { creation: false, ..few_images(together(2, 3, 3)) },
+        ),
+        Scenario::new(
+            "engine/dictionaries-moved-interleaved",
+            "interleavings of three threads that move indexes of dictionaries and add values",
+            simple_moves(),
+            interleaved(3, 2, 3, 2_000),
+        )
+        // Few of them add a value just while an index is built.
+        .with_weight(200),
+    ]
+}
+
+fn moved_in_trouble() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "engine/dictionaries-moved-killed",
+            "indexes of dictionaries are moved; killed, then power lost",
+            tables_to_move(),
+            few_images(killed(alone(5, 4))),
+        ),
+        Scenario::new(
+            "engine/dictionaries-moved-full",
+            "indexes of dictionaries are moved; the pool is full",
+            Tables { keys: 4_000, size_max: (OVERHEAD + 11) << 16, ..simple_moves() },
+            refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 12) }),
+        ),
+        Scenario::new(
+            "engine/dictionaries-moved-no-room",
+            "indexes of dictionaries are moved; each call for room fails once",
+            simple_moves(),
+            without_room(4, prepared(alone(5, 6))),
+        )
+        .with_weight(2),
     ]
 }

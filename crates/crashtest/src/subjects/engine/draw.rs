@@ -42,10 +42,9 @@ impl Tables {
         match self.mix {
             Mix::Online | Mix::OnlineTogether => return self.online_op(rng),
             Mix::Columns | Mix::ColumnsTogether => return self.columns_op(rng),
-            Mix::Planned if rng.below(3) == 0 => {
-                return Op::OnIndex(OnIndex::PlaceAll(rng.below(2) == 0));
-            }
+            Mix::Planned if rng.below(3) == 0 => return self.place_all(rng),
             Mix::Planned => return self.online_op(rng),
+            Mix::Moved | Mix::MovedTogether => return self.moved_op(rng),
             Mix::Keyed(works) => return self.keyed_op(rng, works),
             Mix::Many => return self.many_op(rng),
             _ => {}
@@ -160,6 +159,30 @@ impl Tables {
             10..=13 | 17 => Op::Update(0, id, code, value),
             14 => Op::Collect,
             16 => Op::FindOnline(value),
+            _ => Op::Insert(0, id, code, value),
+        }
+    }
+
+    /// All indexes are placed by a plan.
+    fn place_all(&self, rng: &mut Rng) -> Op {
+        Op::OnIndex(OnIndex::PlaceAll(rng.below(2) == 0, self.dictionaries.is_some()))
+    }
+
+    /// An operation of [`Mix::Moved`] or [`Mix::MovedTogether`]: most of them move the index of a
+    /// dictionary, or give it a value.
+    fn moved_op(&self, rng: &mut Rng) -> Op {
+        let (id, number) = (rng.below(self.keys), rng.below(self.keys));
+        let (code, value) = ((rng.below(4) != 0).then_some(number), rng.below(VALUES));
+        let is_alone = self.mix == Mix::Moved;
+        match rng.below(20) {
+            0..=6 => Op::OnIndex(OnIndex::draw_dictionary(rng)),
+            7 if is_alone => self.place_all(rng),
+            8 if is_alone => Op::OnIndex(OnIndex::draw(rng, false)),
+            9 if is_alone => Op::Batch(self.statements(rng)),
+            10 if is_alone => Op::Commit,
+            11 => Op::Delete(0, id),
+            12 => Op::Collect,
+            13 | 14 => Op::Update(0, id, code, value),
             _ => Op::Insert(0, id, code, value),
         }
     }

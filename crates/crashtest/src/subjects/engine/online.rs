@@ -1,6 +1,6 @@
 //! Indexes that are made, dropped and moved among other operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use remanent_crashsim::{Outcome, Rng};
@@ -13,6 +13,8 @@ use super::{columns, ordered};
 
 /// Names of indexes, by their numbers.
 const NAMES: [&str; 6] = ["primary", "by_code", "by_value", "by_pair", "by_both", "by_added"];
+/// Columns that may be encoded, by their numbers.
+const COLUMNS: [&str; 3] = ["id", "code", "value"];
 /// The first number of an index that is made and dropped.
 const FIRST: u64 = 2;
 /// An index that is unique.
@@ -28,8 +30,11 @@ pub(super) enum OnIndex {
     /// It is moved to DRAM, or to the pool.
     Place(u64, bool),
     Drop(u64),
-    /// All are moved to DRAM, or to the pool, by a plan.
-    PlaceAll(bool),
+    /// The index of the dictionary of a column, by the column's number, is moved to DRAM, or to the
+    /// pool.
+    PlaceDictionary(u64, bool),
+    /// All are moved to DRAM, or to the pool, by a plan; the columns are encoded or not.
+    PlaceAll(bool, bool),
 }
 
 impl OnIndex {
@@ -44,9 +49,17 @@ impl OnIndex {
         }
     }
 
-    /// The steps of placing all: in the order of the names. Those that are not there are none.
-    pub(super) fn each_placed(is_dram: bool) -> impl Iterator<Item = Self> {
-        [4, 1, 3, 2, 0].map(|number| OnIndex::Place(number, is_dram)).into_iter()
+    /// On the index of a dictionary.
+    pub(super) fn draw_dictionary(rng: &mut Rng) -> Self {
+        OnIndex::PlaceDictionary(rng.below(COLUMNS.len() as u64), rng.below(2) == 0)
+    }
+
+    /// The steps of placing all: in the order of the names, those of dictionaries last. Those that
+    /// are not there are none.
+    pub(super) fn each_placed(is_dram: bool, is_encoded: bool) -> impl Iterator<Item = Self> {
+        let indexes = [4, 1, 3, 2, 0].map(|number| OnIndex::Place(number, is_dram));
+        let dictionaries = [1, 0, 2].map(|column| OnIndex::PlaceDictionary(column, is_dram));
+        indexes.into_iter().chain(dictionaries.into_iter().filter(move |_| is_encoded))
     }
 
     /// Does it. False if there is such an index already, or none; `None` while a transaction is
@@ -68,7 +81,11 @@ impl OnIndex {
                 database.place_index(table, NAMES[number as usize], placement(is_dram))
             }
             OnIndex::Drop(number) => database.drop_index(table, NAMES[number as usize]),
-            OnIndex::PlaceAll(is_dram) => {
+            OnIndex::PlaceDictionary(column, is_dram) => {
+                let column = COLUMNS[column as usize];
+                database.place_dictionary(table, column, placement(is_dram))
+            }
+            OnIndex::PlaceAll(is_dram, _) => {
                 let plan = database.plan_placement(if is_dram { 0.0 } else { 1.0 });
                 if plan.indexes.len() != database.index_uses().len() {
                     return Ok(None);
@@ -110,16 +127,28 @@ pub(super) fn spec(name: String, tile_rows: u32) -> TableSpec {
 /// The model of the indexes: whether those lie in DRAM that are made and dropped; of those that are
 /// always there, it has those that do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Indexes(BTreeMap<u64, bool>);
+pub(super) struct Indexes {
+    of_rows: BTreeMap<u64, bool>,
+    /// Columns whose dictionary has its index in DRAM, if these are moved.
+    of_dictionaries: BTreeSet<u64>,
+}
 
 impl Indexes {
     /// What an operation makes of them, while a transaction is open or not, and with so many
     /// columns that were added.
     pub(super) fn apply(&mut self, is_open: bool, columns: u64, op: OnIndex) -> Option<bool> {
-        let Indexes(indexes) = self;
+        let Indexes { of_rows: indexes, of_dictionaries } = self;
         Some(match op {
-            OnIndex::PlaceAll(is_dram) => {
-                for step in OnIndex::each_placed(is_dram) {
+            OnIndex::PlaceDictionary(column, true) => {
+                of_dictionaries.insert(column);
+                true
+            }
+            OnIndex::PlaceDictionary(column, false) => {
+                of_dictionaries.remove(&column);
+                true
+            }
+            OnIndex::PlaceAll(is_dram, is_encoded) => {
+                for step in OnIndex::each_placed(is_dram, is_encoded) {
                     self.apply(is_open, columns, step);
                 }
                 true
@@ -150,11 +179,11 @@ impl Indexes {
 
     /// Whether rows are found by their values.
     pub(super) fn has_values(&self) -> bool {
-        self.0.contains_key(&FIRST)
+        self.of_rows.contains_key(&FIRST)
     }
 
-    /// Those that a table has.
-    pub(super) fn observe<M: Medium>(table: &Table<M>) -> Outcome<Self> {
+    /// Those that a table has, and where the indexes of dictionaries lie, if these are moved.
+    pub(super) fn observe<M: Medium>(table: &Table<M>, dictionaries: bool) -> Outcome<Self> {
         let mut found = BTreeMap::new();
         for index in table.indexes() {
             let number = NAMES.iter().position(|name| *name == index.name);
@@ -164,7 +193,13 @@ impl Indexes {
                 found.insert(number, is_dram);
             }
         }
-        Ok(Indexes(found))
+        let mut of_dictionaries = BTreeSet::new();
+        for (number, column) in (0..).zip(COLUMNS).filter(|_| dictionaries) {
+            if table.dictionary_placement(column)? == Placement::Dram {
+                of_dictionaries.insert(number);
+            }
+        }
+        Ok(Indexes { of_rows: found, of_dictionaries })
     }
 }
 

@@ -72,6 +72,11 @@ pub(super) enum Mix {
     ColumnsTogether,
     /// By one thread; all indexes are placed by plans, too.
     Planned,
+    /// Indexes of dictionaries are moved beside statements, and all indexes by plans. They lie in
+    /// the pool at first.
+    Moved,
+    /// The same by threads, and without plans.
+    MovedTogether,
     /// Transactions of threads that give rows keys, most of them in batches.
     Keyed(Works),
     /// One transaction at a time, whose batches are of many rows.
@@ -193,7 +198,20 @@ impl Tables {
     /// Whether indexes are made and moved.
     pub(super) fn is_online(&self) -> bool {
         let is_mix = matches!(self.mix, Mix::Online | Mix::OnlineTogether | Mix::Planned);
-        is_mix || self.has_columns()
+        is_mix || self.has_columns() || self.moves_dictionaries()
+    }
+
+    /// Whether a transaction is open beside other statements, which do not wait for its end.
+    fn has_open_transactions(&self) -> bool {
+        matches!(
+            self.mix,
+            Mix::Transactions | Mix::Back | Mix::Online | Mix::Columns | Mix::Moved | Mix::Many
+        )
+    }
+
+    /// Whether indexes of dictionaries are moved.
+    fn moves_dictionaries(&self) -> bool {
+        matches!(self.mix, Mix::Moved | Mix::MovedTogether)
     }
 
     /// Whether columns are added.
@@ -217,10 +235,7 @@ impl Tables {
         loop {
             match call() {
                 Err(Error::Conflict { .. } | Error::Overtaken { .. } | Error::Deadlock { .. })
-                    if !matches!(
-                        self.mix,
-                        Mix::Transactions | Mix::Back | Mix::Online | Mix::Columns | Mix::Many
-                    ) =>
+                    if !self.has_open_transactions() =>
                 {
                     open.pool.medium().pause();
                 }
@@ -599,8 +614,9 @@ impl Subject for Tables {
     }
 
     fn steps(&self, op: &Op) -> Steps<Op> {
-        if let Op::OnIndex(OnIndex::PlaceAll(is_dram)) = *op {
-            return Steps::InOrder(OnIndex::each_placed(is_dram).map(Op::OnIndex).collect());
+        if let Op::OnIndex(OnIndex::PlaceAll(is_dram, is_encoded)) = *op {
+            let steps = OnIndex::each_placed(is_dram, is_encoded);
+            return Steps::InOrder(steps.map(Op::OnIndex).collect());
         }
         let Op::FoldBetween(table, id, first, second) = *op else { return Steps::One };
         let update = |value| Op::Update(table, id, None, value);
@@ -631,7 +647,7 @@ impl Subject for Tables {
             }
             if self.is_online() {
                 require_online(&found, &open.object.snapshot(), &rows)?;
-                state.indexes = Indexes::observe(&found)?;
+                state.indexes = Indexes::observe(&found, self.moves_dictionaries())?;
                 state.columns = columns::count(&found);
             }
             for value in (0..VALUES).filter(|_| !self.is_online()) {
