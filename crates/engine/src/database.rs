@@ -770,6 +770,9 @@ impl<M: Medium> Table<M> {
         visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
         let view = moment.view_in(&self.engine)?;
+        if let Some(notes) = moment.notes() {
+            notes.add_all(self.engine.medium(), &self.core, view.stamp);
+        }
         self.core.scan(view, || self.engine.require_kept(view), visit)
     }
 }

@@ -348,6 +348,18 @@ pub enum Error {
         /// The key, as a person writes it.
         key: String,
     },
+    /// Others have changed what a [serializable](crate::Isolation::Serializable) transaction has
+    /// read, so that it cannot be as if all of it had happened at its commit. It was given up.
+    #[error(
+        "{}{what}; the transaction was given up; begin again, and make all of it anew",
+        table.as_ref().map_or_else(String::new, |table| format!("table {table:?}: "))
+    )]
+    NotSerializable {
+        /// Name of the table; `None` if it is not known what the transaction has read.
+        table: Option<String>,
+        /// What was changed.
+        what: String,
+    },
     /// A snapshot is older than snapshots are kept.
     #[error(
         "the snapshot is older than {limit:?}, and what it would see is not kept any more; take \

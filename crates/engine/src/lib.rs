@@ -38,7 +38,7 @@
 //! - **Statements** are atomic, and durable in the pool's class when they return. A statement
 //!   changes one row; a [batch](Transaction::batch) is one of many rows.
 //! - **Transactions** of several statements have snapshot isolation, and outlive the process: see
-//!   [`Transaction`].
+//!   [`Transaction`]. They are [serializable](Isolation::Serializable) if that is asked for.
 //! - **Snapshots.** A read sees a moment of the whole database, writes nothing to the pool, and
 //!   waits for no statement. No reader sees a row that a crash could still take away.
 //! - **Indexes** are hash tables, unless they are [ordered](TableSpec::ordered). A hash index has
@@ -97,8 +97,8 @@ pub use self::schema::{
 };
 pub use self::sequence::{Sequence, SequenceSpec};
 pub use self::transaction::{
-    Durability, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction,
-    TransactionOptions, Upserted,
+    Durability, Isolation, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token,
+    Transaction, TransactionOptions, Upserted,
 };
 pub use self::value::{FromValue, Type, Value};
 

@@ -2,6 +2,7 @@
 //! and an ordered one may have keys that its rows have lost.
 
 pub(crate) mod backlog;
+pub(crate) mod entries;
 mod key;
 mod locks;
 pub(crate) mod order;

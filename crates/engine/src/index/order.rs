@@ -279,6 +279,19 @@ impl Span {
         Span::between(Bound::Included(key.clone()), Bound::Included(key))
     }
 
+    /// Leaves out the entries that come behind one in an order.
+    pub(crate) fn end_at(&mut self, entry: &[u8], order: Order) {
+        match order {
+            Order::Ascending => {
+                let mut end = OrderedBytes::from_slice(entry);
+                // Nothing lies between bytes and the same with a zero.
+                end.push(0);
+                self.end = Some(end);
+            }
+            Order::Descending => self.start = OrderedBytes::from_slice(entry),
+        }
+    }
+
     /// Leaves out an entry and those before it in an order.
     pub(crate) fn go_on_behind(&mut self, entry: &[u8], order: Order) {
         match order {

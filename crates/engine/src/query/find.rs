@@ -50,6 +50,9 @@ impl<M: Medium> Find<M> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
+        if let Some(notes) = moment.notes() {
+            prepared.note_key(notes, &key, view);
+        }
         let mut rows = Candidates::new();
         prepared.table.search(prepared.index(), &key, |row| {
             rows.push(row);

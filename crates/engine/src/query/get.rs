@@ -55,6 +55,9 @@ impl<M: Medium> Get<M> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
+        if let Some(notes) = moment.notes() {
+            prepared.note_key(notes, &key, view);
+        }
         if view.stamp < prepared.index().unique_since() {
             return self.only_row(view, &key)?.map(|row| read(&row)).transpose();
         }

@@ -7,13 +7,14 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 
 use super::{KeyBound, Row};
-use crate::index::order::{self, OrderedBytes};
+use crate::index::order::{self, OrderedBytes, Span};
 use crate::index::{Index, Key};
 use crate::root::Root;
 use crate::schema::Structure;
 use crate::table::Table;
 use crate::table::layout::KeyCells;
 use crate::table::ops::key_cells;
+use crate::transaction::notes::{Note, Notes, NotingRange, Read};
 use crate::transaction::view::View;
 use crate::value::Value;
 use crate::{Error, Result};
@@ -97,6 +98,32 @@ impl<M: Medium> Prepared<M> {
     #[inline]
     pub(super) fn require_index(&self) -> Result<()> {
         self.table.require_index(&self.index)
+    }
+
+    /// Notes for a serializable transaction that it reads all rows with a key.
+    #[cold]
+    pub(super) fn note_key(&self, notes: &Notes<M>, key: &Key, view: View) {
+        let read = Read::Key { index: self.index.id, key: key.clone() };
+        notes
+            .add(self.engine.medium(), Note { table: self.table.clone(), read, since: view.stamp });
+    }
+
+    /// The same for a range, once what this returns is dropped.
+    #[cold]
+    pub(super) fn note_range<'n>(
+        &'n self,
+        notes: &'n Notes<M>,
+        span: Span,
+        view: View,
+    ) -> NotingRange<'n, M> {
+        NotingRange {
+            notes,
+            medium: self.engine.medium(),
+            table: &self.table,
+            index: self.index.id,
+            span,
+            since: view.stamp,
+        }
     }
 
     /// The key with these values; `None` if one of them is NULL: no row has that key.

@@ -8,7 +8,7 @@ use remanent_pmem::{Mapped, Medium};
 use super::Row;
 use super::prepared::Prepared;
 use crate::Result;
-use crate::index::Index;
+use crate::index::entries::Entries;
 use crate::index::order::{self, Order, Span};
 use crate::index::uses::Use;
 use crate::root::Root;
@@ -40,40 +40,6 @@ impl<M: Medium> Clone for Range<M> {
 /// A bound of a range: values of the first columns of an index. All of its columns may have one, or
 /// only some, or none.
 pub type KeyBound<'b> = Bound<&'b [Value<'b>]>;
-
-/// Entries of an index, one after the other.
-#[derive(Default)]
-struct Entries {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Entries {
-    /// Reads at most `most` entries of a range.
-    fn read<M: Medium>(
-        &mut self,
-        index: &Index<M>,
-        span: &Span,
-        order: Order,
-        most: usize,
-    ) -> Result<()> {
-        self.bytes.clear();
-        self.ends.clear();
-        index.scan(span, order, |entry| {
-            self.bytes.extend_from_slice(entry);
-            self.ends.push(self.bytes.len());
-            match self.ends.len() == most {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        })
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
-    }
-}
 
 impl<M: Medium> Range<M> {
     pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
@@ -108,6 +74,8 @@ impl<M: Medium> Range<M> {
         let view = moment.view_in(&prepared.engine)?;
         prepared.index().uses.count(Use::Range);
         let mut span = Span::between(prepared.bound(lower)?, prepared.bound(upper)?);
+        let notes = moment.notes();
+        let mut noting = notes.map(|notes| prepared.note_range(notes, span.clone(), view));
         let (mut entries, mut most) = (Entries::default(), FEW);
         loop {
             // Rows are passed on when the index is not being read any more: whoever gets one may
@@ -124,11 +92,14 @@ impl<M: Medium> Range<M> {
                 if let Some(row) = self.row_of(entry, view)?
                     && let ControlFlow::Break(result) = visit(&row)
                 {
+                    if let Some(noting) = &mut noting {
+                        noting.end_at(entry, order);
+                    }
                     return Ok(Some(result));
                 }
             }
             match last {
-                Some(last) if entries.ends.len() == most => span.go_on_behind(last, order),
+                Some(last) if entries.len() == most => span.go_on_behind(last, order),
                 _ => break,
             }
             most = (2 * most).min(MANY);

@@ -198,6 +198,9 @@ impl<M: Medium, F: Fn(&Cells<'_, M>) -> Result<bool>> Scan<M, F> {
     ) -> Result<Option<R>> {
         let Scan { engine, table, columns, filter } = self;
         let view = moment.view_in(engine)?;
+        if let Some(notes) = moment.notes() {
+            notes.add_all(engine.medium(), table, view.stamp);
+        }
         let has = |group| columns.iter().any(|&column| table.format.cells[column].group == group);
         let require_kept = || engine.require_kept(view);
         let broken = table.scan_groups(view, [0, 1].map(has), require_kept, |id, groups| {

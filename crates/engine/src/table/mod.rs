@@ -113,6 +113,12 @@ impl<M: Medium> Table<M> {
         set.named().find(|other| other.id == index.id && other.is_in_use()).cloned()
     }
 
+    /// The index that has an [`id`](Index) and is found by its name; `None` if it was dropped.
+    pub(crate) fn live_index(&self, id: u32) -> Option<Arc<Index<M>>> {
+        let set = self.indexes.load();
+        set.named().find(|index| index.id == id).cloned()
+    }
+
     /// Removes a word from the indexes that have an [`id`](Index), if it is there.
     pub(crate) fn remove_word(&self, id: u32, key: &Key, row: RowId) -> Result<()> {
         self.indexes.load().with_id(id).try_for_each(|index| index.rows.remove(key, row))

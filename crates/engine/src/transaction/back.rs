@@ -10,7 +10,7 @@ use super::layout::{Content, ShortId, State};
 use super::slots::{HeldSlot, Written};
 use super::unwritten::RowName;
 use crate::engine::Engine;
-use crate::table::layout::Claim;
+use crate::table::layout::{Claim, State as RowState};
 use crate::table::ops::Head;
 use crate::{Error, Result};
 
@@ -46,8 +46,8 @@ impl<M: Medium> Engine<M> {
         medium.fence();
         self.heap.verify()?;
         // The record that is durable by now names the newer one.
-        if let Some(before) = slot.open_mut().and_then(|open| open.snapshot_before.take()) {
-            self.snapshots.give_back(&before);
+        if let Some(open) = slot.open_mut() {
+            self.leave_snapshot_before(open);
         }
         self.finish_taking_back(slot)
     }
@@ -63,6 +63,14 @@ impl<M: Medium> Engine<M> {
             true => self.rows_of(by)?,
             false => std::mem::take(&mut open.rows),
         };
+        for Written { table, row } in &rows {
+            // What it has read of them before it changed them is not protected any more. Nobody has
+            // read a row that it has inserted.
+            let committed = table.place(*row).map(|place| table.committed(place).state());
+            if !matches!(committed, None | Some(RowState::Free(_))) {
+                open.note_row(self.medium(), table, *row);
+            }
+        }
         let locked: HashSet<RowName> =
             open.locked.iter().map(|of| (of.table.number, of.row)).collect();
         let lock = Claim::of_lock(self.opens, index);

@@ -77,14 +77,19 @@ impl<M: Medium> Engine<M> {
             return Ok(None);
         };
         let seen = table.stamp_of(table.committed(target.claimed.place));
+        // If the row is changed, nobody else can do so afterwards, and no note is needed.
+        let notes = statement.note_count(self.medium());
+        statement.note_key(self.medium(), table, index, key);
         let decided = decide(target.row, &target.groups);
         let result = match decided {
             Ok((Change::Update(new), result)) if new != target.groups => {
                 self.replace(statement, target, Some(new))?;
+                statement.forget_notes(self.medium(), notes);
                 result
             }
             Ok((Change::Remove, result)) => {
                 self.replace(statement, target, None)?;
+                statement.forget_notes(self.medium(), notes);
                 result
             }
             unchanged => {
@@ -115,6 +120,7 @@ impl<M: Medium> Engine<M> {
         }
         loop {
             let Some(found) = self.row_with(table, index, key, statement.view)? else {
+                statement.note_key(self.medium(), table, index, key);
                 return table.require_index(index).map(|()| None);
             };
             let Found { row, place } = found;
@@ -297,19 +303,28 @@ impl<M: Medium> Engine<M> {
         let has = [0, 1].map(|group| cells.as_ref().is_some_and(|new| new[group] != old[group]));
         let cells = cells.unwrap_or_else(|| copy_of(&old));
         let mut waiting = statement.waiting(self);
+        // A commit that is cancelled waits for others, so that the set is given back before.
+        let mut early;
         let mut set;
         // The keys are held until the version is published: until then, nobody can see that the row
         // has them. The set is not held while it waits: who changes the indexes waits for it.
         let (changed, keys) = loop {
+            early = self.validated_last(statement)?;
             set = table.indexes.load();
             let changed = Self::changed_keys(table, &set, &old, &cells);
             let states = [Some(&old), (!is_removal).then_some(&cells)];
             let ties = self.ties_at_once(statement, table, &set, states, row)?;
-            match self.lock_new_keys(statement, table, row, &changed, &ties)? {
+            let locked = self.lock_new_keys(statement, table, row, &changed, &ties);
+            if let Err(error) = &locked {
+                let keyed = changed.iter().map(|(index, key)| (&***index, key));
+                self.note_refusal(statement.slot, table, &set, keyed, error);
+            }
+            match locked? {
                 Ok(keys) => break (changed, keys),
                 Err((holder, told)) => {
                     drop(changed);
                     drop(set);
+                    drop(early);
                     waiting.wait_for(holder, || *told)?;
                 }
             }
@@ -331,7 +346,7 @@ impl<M: Medium> Engine<M> {
         let allocated = self.version_block(table, has, added_len);
         let (mut lane, block) =
             allocated.or_else(|error| Self::remove_words(row, &words).and(Err(error)))?;
-        let commit = self.commit_of(statement.part);
+        let commit = self.commit_of(statement.part, early);
         let version = (block.offset, has, is_removal);
         let new = self.write_change(statement, commit.as_ref(), &claimed, row, version, groups);
         // Fence: version, words of the indexes and record; before anybody sees the change, and

@@ -72,6 +72,9 @@ impl<M: Medium> Engine<M> {
             }
             let is_first = self.statuses.unwritten.take_back(self.medium(), index, row.name());
             if is_first && let Some(row) = open.deferred.rows.pop() {
+                if !row.is_new && row.own.is_none() {
+                    open.note_row(self.medium(), &row.table, row.row);
+                }
                 self.leave_unchanged(row);
             }
         }

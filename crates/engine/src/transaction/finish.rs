@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::collect::{After, Garbage, OldWords, SPARE, TOGETHER, VERSIONS, old_keys_of};
 use super::layout::{Content, ShortId, State};
+use super::notes::Notes;
 use super::slots::{HeldSlot, Open, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
@@ -93,19 +94,34 @@ impl<M: Medium> Engine<M> {
             return self.commit_deferred(slot);
         }
         if open.statement == 0 {
-            // It leaves no trace: as if it had been given up.
-            slot.set_fate(Fate::Aborted);
-            let ended = self.forget(slot, None);
-            self.unlock(&ended.locked, slot.index);
-            return Ok(());
+            return self.end_unchanged(slot);
         }
-        let commit = self.stamps.begin(medium);
+        let commit = match self.validated(slot) {
+            Ok(Some(commit)) => commit.proceed(),
+            Ok(None) => self.stamps.begin(medium),
+            Err(error) => return self.abort(slot).and(Err(error)),
+        };
         slot.write(medium, State::Committed, Some(commit.stamp), Content::Nothing);
         // Fence: before anybody sees what the transaction has changed, and before it is
         // acknowledged.
         medium.fence();
         self.heap.verify()?;
         self.has_committed(slot, commit)
+    }
+
+    /// Ends a transaction that has changed nothing. It leaves no trace: as if it had been given up.
+    ///
+    /// # Errors
+    ///
+    /// If it is serializable, and what it has read with earlier snapshots is different in its last
+    /// one: with each of them it sees a state between two commits.
+    pub(super) fn end_unchanged(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
+        let now = slot.open().map_or(0, |open| open.snapshot.stamp);
+        let unchanged = self.require_unchanged(slot, now);
+        slot.set_fate(Fate::Aborted);
+        let ended = self.forget(slot, None);
+        self.unlock(&ended.locked, slot.index);
+        unchanged
     }
 
     /// Shows what a transaction has changed, whose record is durable.
@@ -204,11 +220,12 @@ impl<M: Medium> Engine<M> {
     pub(super) fn forget(&self, slot: &mut HeldSlot<'_, M>, committed: Option<u64>) -> Ended<M> {
         // A batch whose end nobody has seen: its transaction was exchanged for another one.
         let _ = self.take_back(slot, 0);
-        let Some(open) = slot.end(self.medium(), committed) else {
+        let Some(mut open) = slot.end(self.medium(), committed) else {
             return Ended { rows: Vec::new(), locked: Vec::new() };
         };
         self.snapshots.give_back(&open.snapshot);
-        if let Some(before) = &open.snapshot_before {
+        let oldest = open.notes.as_mut().and_then(Notes::take_oldest);
+        for before in open.snapshot_before.iter().chain(&oldest) {
             self.snapshots.give_back(before);
         }
         Ended { rows: open.rows, locked: open.locked }

@@ -415,11 +415,46 @@ impl<M: Medium> Engine<M> {
         let view = View::of(&open.snapshot, slot.id());
         let mut waiting = Waiting::new(self, slot.index, open.wait_ms);
         for row in &open.deferred.rows {
-            while let Some((holder, wanted)) = self.require_ties_of(slot.index, row, view)? {
+            loop {
+                let tied = self.require_ties_of(slot.index, row, view);
+                if let Err(error) = &tied {
+                    let set = row.table.indexes.load();
+                    self.note_refusal(slot, &row.table, &set, std::iter::empty(), error);
+                }
+                let Some((holder, wanted)) = tied? else { break };
                 waiting.wait_for(holder, || *wanted)?;
             }
         }
         Ok(())
+    }
+
+    /// Notes for a serializable transaction what it learns by the refusal of a statement that gives
+    /// a row these keys: that another row has one of them, or what rows there are on the other side
+    /// of a foreign key.
+    pub(super) fn note_refusal<'k>(
+        &self,
+        slot: &HeldSlot<'_, M>,
+        table: &Arc<Table<M>>,
+        set: &IndexSet<M>,
+        mut keyed: impl Iterator<Item = (&'k Index<M>, &'k Key)>,
+        error: &Error,
+    ) where
+        M: 'k,
+    {
+        let Some(open) = slot.open().filter(|open| open.notes.is_some()) else { return };
+        match error {
+            Error::Unique { index: taken, .. } => {
+                if let Some((index, key)) = keyed.find(|(index, _)| index.spec.name == *taken) {
+                    open.note_key(self.medium(), table, index, key);
+                }
+            }
+            Error::NoParent { .. } | Error::HasChildren { .. } => {
+                let parents = set.foreign.to_parents.iter().filter_map(|of| of.parent.table());
+                let children = set.foreign.to_children.iter().filter_map(|of| of.child.table());
+                parents.chain(children).for_each(|other| open.note_all(self.medium(), &other));
+            }
+            _ => {}
+        }
     }
 
     /// Refuses what the transaction of a slot has made of a row, or says who decides it.

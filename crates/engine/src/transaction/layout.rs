@@ -16,7 +16,8 @@
 //!         32  entry: kind (4 bits), table (24), row (36); or that there is a list, of how many; or
 //!             that all is taken back behind a statement, its number
 //!         40  offset of a version, if the entry is of one
-//!         48  number of the statement (24 bits), time limit of the transaction in ms (32)
+//!         48  number of the statement (24 bits), time limit of the transaction in ms (32), 1 if it
+//!             is serializable (8)
 //!         56  stamp of the transaction's snapshot
 //!
 //! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted, and 4 if somebody
@@ -75,6 +76,7 @@ const TABLE_SHIFT: u32 = 36;
 const TABLE: u64 = (1 << (KIND_SHIFT - TABLE_SHIFT)) - 1;
 const ROW: u64 = (1 << TABLE_SHIFT) - 1;
 const LIMIT_SHIFT: u32 = 24;
+const SERIALIZABLE: u64 = 1 << 56;
 
 /// The greatest stamp: heads have 48 bits for one.
 pub(crate) const STAMP_MAX: u64 = (1 << 48) - 1;
@@ -291,6 +293,7 @@ pub(crate) struct Record {
     /// Its last statement.
     pub(crate) statement: u32,
     pub(crate) limit_ms: u32,
+    pub(crate) is_serializable: bool,
     /// Stamp of its snapshot.
     pub(crate) snapshot: u64,
     pub(crate) content: Content,
@@ -305,19 +308,21 @@ impl Record {
         serial: Serial { number: 0, opening: 0 },
         statement: 0,
         limit_ms: 0,
+        is_serializable: false,
         snapshot: 0,
         content: Content::Nothing,
     };
 
     fn words(self) -> [u64; 7] {
         let (_, entry, version) = self.content.words();
+        let serializable = if self.is_serializable { SERIALIZABLE } else { 0 };
         [
             self.number,
             self.stamp,
             self.serial.get(),
             entry,
             version,
-            u64::from(self.statement) | u64::from(self.limit_ms) << LIMIT_SHIFT,
+            u64::from(self.statement) | u64::from(self.limit_ms) << LIMIT_SHIFT | serializable,
             self.snapshot,
         ]
     }
@@ -360,6 +365,7 @@ impl Record {
             serial: Serial::new(serial),
             statement: statement as u32 & STATEMENTS_MAX,
             limit_ms: (statement >> LIMIT_SHIFT) as u32,
+            is_serializable: statement & SERIALIZABLE != 0,
             snapshot,
             content,
         };
@@ -506,6 +512,7 @@ mod tests {
                     serial: Serial { number: Serial::NUMBER_MAX, opening: 4_095 },
                     statement: STATEMENTS_MAX,
                     limit_ms: u32::MAX,
+                    is_serializable: state == State::Open,
                     snapshot: STAMP_MAX,
                     content,
                 };

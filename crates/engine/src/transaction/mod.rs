@@ -14,6 +14,7 @@ pub(crate) mod layout;
 pub(crate) mod list;
 mod lock;
 mod moment;
+pub(crate) mod notes;
 pub(crate) mod ops;
 mod orphans;
 pub(crate) mod recover;
@@ -28,6 +29,7 @@ mod sweep;
 mod token;
 pub(crate) mod unwritten;
 mod upsert;
+mod validate;
 pub(crate) mod view;
 mod wait;
 pub(crate) mod waits;
@@ -36,7 +38,9 @@ mod write_out;
 pub use self::lock::LockMode;
 pub use self::moment::Moment;
 pub(crate) use self::moment::Sealed;
-pub use self::session::{Durability, OpenTransaction, Resumed, Transaction, TransactionOptions};
+pub use self::session::{
+    Durability, Isolation, OpenTransaction, Resumed, Transaction, TransactionOptions,
+};
 pub use self::snapshot::Snapshot;
 pub use self::token::Token;
 pub use self::upsert::Upserted;

@@ -2,6 +2,7 @@
 
 use remanent_pmem::{Mapped, Medium};
 
+use super::notes::Notes;
 use super::view::View;
 use crate::Result;
 use crate::engine::Engine;
@@ -16,4 +17,9 @@ pub trait Sealed<M: Medium> {
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "nobody else can call it")]
     fn view_in(&self, engine: &Engine<M>) -> Result<View>;
+
+    /// Where a serializable transaction notes what it reads; `None` for all others.
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "nobody else can call it")]
+    fn notes(&self) -> Option<&Notes<M>>;
 }

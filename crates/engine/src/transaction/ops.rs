@@ -55,10 +55,12 @@ impl<M: Medium> Engine<M> {
     ) -> Result<RowId> {
         let (mut waiting, mut is_relieved) = (statement.waiting(self), false);
         loop {
+            // A commit that is cancelled waits for others, so that the set is given back before.
+            let mut early = self.validated_last(statement)?;
             // Not held while it waits: who changes the indexes waits for it.
             let set = table.indexes.load();
             row.set_keys(table, &set);
-            match self.try_insert(statement, table, &set, row) {
+            match self.try_insert(statement, table, (&set, row), &mut early) {
                 Ok((id, commit)) => {
                     // Who changes the indexes waits for it, and this may wait for who does.
                     drop(set);
@@ -67,6 +69,7 @@ impl<M: Medium> Engine<M> {
                 }
                 Err(Refused::Tied { holder, wanted }) => {
                     drop(set);
+                    drop(early);
                     waiting.wait_for(holder, || *wanted)?;
                 }
                 // Lanes may hold blocks that are not freed yet.
@@ -74,7 +77,11 @@ impl<M: Medium> Engine<M> {
                     is_relieved = true;
                     self.heap.relieve();
                 }
-                Err(Refused::For(error)) => return Err(error),
+                Err(Refused::For(error)) => {
+                    let keyed = row.keyed(&set).map(|(index, key)| (&**index, key));
+                    self.note_refusal(statement.slot, table, &set, keyed, &error);
+                    return Err(error);
+                }
                 Err(Refused::Busy { holder, index: number }) => {
                     let (index, key) = row
                         .keyed(&set)
@@ -82,19 +89,21 @@ impl<M: Medium> Engine<M> {
                         .expect("the key of one of its indexes is wanted");
                     let (index, key) = (Arc::clone(&index.index), key.clone());
                     drop(set);
+                    drop(early);
                     waiting.wait(holder, Wanted { table, index: &index, key: &key })?;
                 }
             }
         }
     }
 
-    fn try_insert(
-        &self,
+    /// Inserts the row, unless somebody is in its way. `early` is the commit, if it was validated.
+    fn try_insert<'e>(
+        &'e self,
         statement: &mut Statement<'_, '_, M>,
         table: &Arc<Table<M>>,
-        set: &IndexSet<M>,
-        new_row: &NewRow,
-    ) -> Result<(RowId, Option<Commit<'_, M>>), Refused> {
+        (set, new_row): (&IndexSet<M>, &NewRow),
+        early: &mut Option<Commit<'e, M>>,
+    ) -> Result<(RowId, Option<Commit<'e, M>>), Refused> {
         let (row, place) = table.take_row()?;
         self.claim_free(table, place, statement.slot.index)?;
         if let Err(error) = self.place_row(statement, table, (set, new_row), row, place) {
@@ -111,7 +120,7 @@ impl<M: Medium> Engine<M> {
             return Ok((row, None));
         }
         table.flush_groups(place);
-        let commit = self.commit_of(statement.part);
+        let commit = self.commit_of(statement.part, early.take());
         let content = content_of([&new_row.groups[0], &new_row.groups[1]]);
         let new = NewState { table, row, place, version: 0, is_own: false };
         self.write_record(statement, commit.as_ref(), &new, content);

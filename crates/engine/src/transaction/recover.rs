@@ -14,6 +14,7 @@ use super::layout::{
     TransactionId, content_of, list_at, outcome_at, record_at,
 };
 use super::list;
+use super::notes::Notes;
 use super::slots::{NextOutcome, Open, Slot, Slots};
 use super::snapshots::Snapshots;
 use super::stamps::Stamps;
@@ -494,6 +495,7 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
         rows: Vec::new(),
         locked: Vec::new(),
         deferred: Deferred::new(false),
+        notes: last.is_serializable.then(|| Notes::lost(last.snapshot)),
         is_continued: true,
         back_to: match last.content {
             Content::TakenBack(to) => Some(to),

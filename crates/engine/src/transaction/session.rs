@@ -7,6 +7,7 @@ use remanent_pmem::{Mapped, Medium};
 
 use super::batch::Batch;
 use super::layout::{Outcome, SLOT_COUNT, Serial, TransactionId};
+use super::notes::Notes;
 use super::slots::{HeldSlot, How};
 use super::statement::{Part, Statement};
 use super::statuses::Fate;
@@ -71,6 +72,21 @@ pub struct TransactionOptions {
     time_limit: Duration,
     wait: Duration,
     durability: Durability,
+    isolation: Isolation,
+}
+
+/// What a transaction may see of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// It sees one moment. Two transactions that each read what the other one changes may both
+    /// commit (write skew).
+    #[default]
+    Snapshot,
+    /// The same, and the transaction is as if all of it had happened at the moment of its commit.
+    /// If what it has read is different by then, the commit is refused with
+    /// [`Error::NotSerializable`]. A transaction that has changed nothing is as if it had happened
+    /// at its snapshot.
+    Serializable,
 }
 
 /// When the statements of a transaction become durable.
@@ -111,7 +127,46 @@ impl TransactionOptions {
             time_limit: Duration::from_secs(60),
             wait: Duration::ZERO,
             durability: Durability::EachStatement,
+            isolation: Isolation::Snapshot,
         }
+    }
+
+    /// What it may see of others.
+    ///
+    /// A [serializable](Isolation::Serializable) transaction notes in memory what it reads, and
+    /// reads it again when it commits, as of the moment before. It notes 4,096 reads one by one. If
+    /// there are more, it counts as having read all rows of their tables. So does a scan.
+    /// If the database is opened again before it commits, nobody knows what it has read: it can be
+    /// committed if nobody has committed since its snapshot.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, Error, Isolation, TableSpec, TransactionOptions, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let hospital = Database::create(&pool, "hospital")?;
+    /// let spec = TableSpec::new("doctors")
+    ///     .column("number", Type::U32)
+    ///     .column("is on call", Type::Bool)
+    ///     .primary_key(["number"]);
+    /// let doctors = hospital.create_table(&spec)?;
+    /// doctors.insert(&[1.into(), true.into()])?;
+    /// doctors.insert(&[2.into(), true.into()])?;
+    ///
+    /// // Each goes home if the other one is on call.
+    /// let (get, update) = (doctors.prepare_get("primary")?, doctors.prepare_update("primary")?);
+    /// let options = TransactionOptions::new().isolation(Isolation::Serializable);
+    /// let (mut first, mut second) = (hospital.begin_with(&options)?, hospital.begin_with(&options)?);
+    /// for (of, own, other) in [(&mut first, 1, 2), (&mut second, 2, 1)] {
+    ///     assert_eq!(get.run(of, &[other.into()], |doctor| doctor.get(1))?, Some(true));
+    ///     update.run_in(of, &[own.into()], |_, doctor| doctor.set(1, false))?;
+    /// }
+    /// first.commit()?;
+    /// assert!(matches!(second.commit(), Err(Error::NotSerializable { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
     }
 
     /// When its statements become durable.
@@ -168,7 +223,8 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let mut slot = engine.hold_slot()?;
         let snapshot = engine.snapshots.hold_firmly(engine.medium(), &engine.stamps);
         let is_at_commit = options.durability == Durability::AtCommit;
-        let how = How { limit_ms, wait_ms: ms(options.wait), is_at_commit };
+        let is_serializable = options.isolation == Isolation::Serializable;
+        let how = How { limit_ms, wait_ms: ms(options.wait), is_at_commit, is_serializable };
         slot.begin(engine.medium(), engine.opening(), how, snapshot)?;
         Ok(Self::of(engine, slot))
     }
@@ -214,6 +270,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
 
     /// Sees all that was committed by now, from the next statement on.
     ///
+    /// A [serializable](Isolation::Serializable) transaction can still be committed only if
+    /// everything that it has read is unchanged, also what it has read before.
+    ///
     /// # Errors
     ///
     /// When it is over.
@@ -227,7 +286,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let has_record = open.statement > 0 && !open.deferred.is_at_commit;
         match has_record && open.snapshot_before.is_none() {
             true => open.snapshot_before = Some(before),
-            false => engine.snapshots.give_back(&before),
+            false => engine.leave_snapshot(open, before),
         }
         Ok(())
     }
@@ -240,7 +299,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// When it is over. When it is durable at its commit, and the pool is full, it has changed too
     /// much ([`Error::TooMuchAtOnce`]), or foreign keys speak against it ([`Error::NoParent`],
     /// [`Error::HasChildren`], [`Error::Conflict`], [`Error::Overtaken`]), and when it was
-    /// exchanged for another one in a batch ([`Error::InBatch`]): it is given up then. When the
+    /// exchanged for another one in a batch ([`Error::InBatch`]): it is given up then; as it is
+    /// when it is serializable, and others have changed what it has read
+    /// ([`Error::NotSerializable`]). When the
     /// medium met a fault: whether it was committed is known once the pool was opened again.
     pub fn commit(mut self) -> Result<()> {
         self.commit_now()
@@ -257,8 +318,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// That of `last`. If its statement was refused, the transaction goes on; if it took effect, it
     /// has committed, whatever `last` has returned afterwards. Behind a batch, and in a transaction
     /// that is durable at its commit, the transaction goes on in both cases; if `last` returns no
-    /// error, and foreign keys speak against the commit, it is given up. When the transaction is
-    /// over ([`Error::TransactionEnded`]), as it is for a second statement.
+    /// error, and foreign keys speak against the commit, it is given up. It is given up in any case
+    /// if it is serializable, and others have changed what it has read
+    /// ([`Error::NotSerializable`]). When the transaction is over ([`Error::TransactionEnded`]), as it is for a second statement.
     pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         self.require_no_batch()?;
         let token = self.token;
@@ -268,6 +330,14 @@ impl<'d, M: Medium> Transaction<'d, M> {
         };
         if self.token != token {
             return Err(Error::Exchanged { token });
+        }
+        let notes = self.slot.as_ref().and_then(|slot| slot.open()?.notes.as_ref());
+        let is_refused = notes.is_some_and(|notes| notes.is_refused);
+        if is_refused && result.is_err() {
+            if let Some(mut slot) = self.slot.take() {
+                self.engine.abort(&mut slot)?;
+            }
+            return result;
         }
         if self.slot.as_ref().is_some_and(|slot| slot.open().is_none()) {
             self.slot = None;
@@ -496,6 +566,12 @@ impl<M: Medium> Sealed<M> for Transaction<'_, M> {
         let open = slot.open().ok_or(Error::TransactionEnded)?;
         require_whole(slot, self.token)?;
         Ok(View::of(&open.snapshot, slot.id()))
+    }
+
+    #[inline]
+    #[allow(private_interfaces, reason = "nobody else can call it")]
+    fn notes(&self) -> Option<&Notes<M>> {
+        self.slot.as_ref().and_then(|slot| slot.open()?.notes.as_ref())
     }
 }
 

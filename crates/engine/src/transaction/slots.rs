@@ -12,6 +12,7 @@ use super::layout::{
     Asked, Content, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, STATEMENTS_MAX, Serial, State,
     TransactionId, list_at, outcome_at, record_at,
 };
+use super::notes::Notes;
 use super::snapshots::Held;
 use super::statuses::{Fate, Statuses};
 use crate::table::Table;
@@ -59,6 +60,8 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) locked: Vec<Written<M>>,
     /// What it has changed and not written.
     pub(crate) deferred: Deferred<M>,
+    /// What it has read, if it is serializable.
+    pub(crate) notes: Option<Notes<M>>,
     /// It has changed others in an earlier process.
     pub(crate) is_continued: bool,
     /// What it has changed behind this statement is to be taken back first of all.
@@ -85,6 +88,7 @@ pub(crate) struct How {
     pub(crate) wait_ms: u64,
     /// It is durable at its commit, and not before.
     pub(crate) is_at_commit: bool,
+    pub(crate) is_serializable: bool,
 }
 
 /// A row that a transaction has changed, or locked.
@@ -240,6 +244,7 @@ impl<M: Medium> HeldSlot<'_, M> {
             rows: Vec::new(),
             locked: Vec::new(),
             deferred: Deferred::new(how.is_at_commit),
+            notes: how.is_serializable.then(Notes::new),
             is_continued: false,
             back_to: None,
             wait_ms: how.wait_ms,
@@ -290,6 +295,7 @@ impl<M: Medium> HeldSlot<'_, M> {
         let mut record = Record { number: last.number + 1, state, content, ..last };
         record.stamp = stamp.unwrap_or(last.stamp);
         record.serial.opening = self.opening;
+        record.is_serializable = slot.open.as_ref().is_some_and(|open| open.notes.is_some());
         if let Some(open) = slot.open.as_mut() {
             let is_statement = content != Content::Nothing && !open.deferred.is_at_commit;
             open.statement += u32::from(is_statement);

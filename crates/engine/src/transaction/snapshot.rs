@@ -2,6 +2,7 @@
 
 use remanent_pmem::{Mapped, Medium};
 
+use super::notes::Notes;
 use super::snapshots::Held;
 use super::view::View;
 use super::{Moment, Sealed};
@@ -52,6 +53,12 @@ impl<M: Medium> Sealed<M> for Snapshot<'_, M> {
             true => Ok(View::of(&self.held, None)),
             false => Err(Error::OtherDatabase),
         }
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces, reason = "nobody else can call it")]
+    fn notes(&self) -> Option<&Notes<M>> {
+        None
     }
 }
 

@@ -150,6 +150,12 @@ impl<M: Medium> Commit<'_, M> {
     pub(crate) fn cancel(&mut self) {
         self.is_cancelled = true;
     }
+
+    /// Notes that something of it may be written from now on, after a [`cancel`](Commit::cancel).
+    pub(crate) fn proceed(mut self) -> Self {
+        self.is_cancelled = false;
+        self
+    }
 }
 
 impl<M: Medium> Drop for Commit<'_, M> {

@@ -8,12 +8,14 @@ use remanent_structures::RowId;
 use super::LockMode;
 use super::collect::Garbage;
 use super::layout::{Content, Entry, Identity, State as RecordState, TransactionId};
+use super::notes::Notes;
 use super::slots::{HeldSlot, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
 use super::view::View;
 use super::wait::{Holder, Waiting};
 use crate::engine::Engine;
+use crate::index::{Index, Key};
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, Pending, State};
 use crate::table::ops::RowPlace;
@@ -129,6 +131,29 @@ impl<M: Medium> Statement<'_, '_, M> {
     pub(super) fn id(&self) -> Option<TransactionId> {
         self.slot.id()
     }
+
+    fn notes(&self) -> Option<&Notes<M>> {
+        self.slot.open().and_then(|open| open.notes.as_ref())
+    }
+
+    /// How many reads a serializable transaction has noted.
+    pub(super) fn note_count(&self, medium: &M) -> usize {
+        self.notes().map_or(0, |notes| notes.count(medium))
+    }
+
+    /// Forgets what it has noted behind so many reads.
+    pub(super) fn forget_notes(&self, medium: &M, count: usize) {
+        if let Some(notes) = self.notes() {
+            notes.truncate(medium, count);
+        }
+    }
+
+    /// Notes for a serializable transaction that the statement has read all rows with a key.
+    pub(super) fn note_key(&self, medium: &M, table: &Arc<Table<M>>, index: &Index<M>, key: &Key) {
+        if let Some(open) = self.slot.open() {
+            open.note_key(medium, table, index, key);
+        }
+    }
 }
 
 impl<M: Medium> Engine<M> {
@@ -211,9 +236,15 @@ impl<M: Medium> Engine<M> {
         }
     }
 
-    /// The commit of a statement's transaction, if the statement is its last one.
-    pub(super) fn commit_of(&self, part: Part) -> Option<Commit<'_, M>> {
-        (part != Part::One).then(|| self.stamps.begin(self.medium()))
+    /// The commit of a statement's transaction, if the statement is its last one: the one that has
+    /// begun, if it was validated.
+    pub(super) fn commit_of<'e>(
+        &'e self,
+        part: Part,
+        early: Option<Commit<'e, M>>,
+    ) -> Option<Commit<'e, M>> {
+        let begin = || (part != Part::One).then(|| self.stamps.begin(self.medium()));
+        early.map(Commit::proceed).or_else(begin)
     }
 
     /// By what versions of a statement know it.
@@ -276,9 +307,7 @@ impl<M: Medium> Engine<M> {
                     open.rows.push(Written { table: Arc::clone(table), row });
                 }
                 // The record that is durable by now names the newer one.
-                if let Some(before) = open.snapshot_before.take() {
-                    self.snapshots.give_back(&before);
-                }
+                self.leave_snapshot_before(open);
             }
         }
     }

@@ -125,21 +125,20 @@ impl<M: Medium> Engine<M> {
     pub(super) fn commit_deferred(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
         let has_changed = slot.open().is_some_and(|open| open.statement > 0);
         if !has_changed {
-            slot.set_fate(Fate::Aborted);
-            let ended = self.forget(slot, None);
-            self.unlock(&ended.locked, slot.index);
-            return Ok(());
+            return self.end_unchanged(slot);
         }
-        let checked = self.require_foreign_keys(slot);
-        let (lane, changes) = match checked.and_then(|()| self.prepare(slot)) {
+        let checked = self.require_foreign_keys(slot).and_then(|()| self.validated(slot));
+        let prepared = checked.and_then(|early| Ok((early, self.prepare(slot)?)));
+        let (early, (lane, changes)) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.abort(slot)?;
                 return Err(error);
             }
         };
-        // Not before there is room: later commits wait for it.
-        let commit = self.stamps.begin(self.medium());
+        // Not before there is room, if possible: later commits wait for it.
+        let begin = || self.stamps.begin(self.medium());
+        let commit = early.map_or_else(begin, Commit::proceed);
         let changed = self.stamps.has_gate().then(|| self.changed_in(slot));
         self.write_out(slot, Some(&commit), lane, changes)?;
         let stamp = commit.stamp;
@@ -311,7 +310,12 @@ impl<M: Medium> Engine<M> {
         for row in rows {
             let is_next = |change: &Change<M>| (change.table.number, change.row) == row.name();
             match (changes.next_if(is_next), stamp) {
-                (None, _) => self.leave_unchanged(row),
+                (None, _) => {
+                    if !row.is_new && row.own.is_none() && stamp.is_none() {
+                        open.note_row(self.medium(), &row.table, row.row);
+                    }
+                    self.leave_unchanged(row);
+                }
                 (Some(change), Some(stamp)) => {
                     row.table.give_free(row.place);
                     if change.version() != 0 {
@@ -325,8 +329,6 @@ impl<M: Medium> Engine<M> {
             }
         }
         // The record that is durable by now names the newer one.
-        if let Some(before) = open.snapshot_before.take() {
-            self.snapshots.give_back(&before);
-        }
+        self.leave_snapshot_before(open);
     }
 }

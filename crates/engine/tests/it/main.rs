@@ -22,6 +22,7 @@ mod rows;
 mod scans;
 mod schema;
 mod sequences;
+mod serializable;
 mod shop;
 mod snapshots;
 mod threads;

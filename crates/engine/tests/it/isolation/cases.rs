@@ -1,6 +1,6 @@
 //! Histories with one anomaly each, and some without one.
 
-use super::anomaly::{Kind, check};
+use super::anomaly::{Kind, check, check_serializable};
 use super::history::{Step, Transaction};
 
 /// A transaction of a thread that commits.
@@ -26,6 +26,51 @@ fn a(key: u32, number: u16) -> Step {
 fn found(history: impl IntoIterator<Item = Transaction>) -> Option<(Kind, bool)> {
     let history: Vec<Transaction> = history.into_iter().collect();
     check(&history).err().map(|anomaly| (anomaly.kind, anomaly.is_of_thread))
+}
+
+/// The same if all of them have to be serializable.
+fn found_in_serial(history: impl IntoIterator<Item = Transaction>) -> Option<(Kind, bool)> {
+    let history: Vec<Transaction> = history.into_iter().collect();
+    assert_eq!(found(history.clone()), None);
+    check_serializable(&history).err().map(|anomaly| (anomaly.kind, anomaly.is_of_thread))
+}
+
+#[test]
+fn write_skew_is_no_serial_history() {
+    let skew = [
+        by(0, [r(1, []), r(2, []), a(1, 1)]),
+        by(1, [r(1, []), r(2, []), a(2, 1)]),
+        by(2, [r(1, [1]), r(2, [1])]),
+    ];
+    assert_eq!(found_in_serial(skew), Some((Kind::G2, false)));
+    // Of three, each reads what the next one overwrites.
+    let circle = [
+        by(0, [r(1, []), a(2, 1)]),
+        by(1, [r(2, []), a(3, 1)]),
+        by(2, [r(3, []), a(1, 1)]),
+        by(3, [r(1, [1]), r(2, [1]), r(3, [1])]),
+    ];
+    assert_eq!(found_in_serial(circle), Some((Kind::G2, false)));
+    // The first two could be one after the other, without the third one.
+    let of_a_reader = [
+        by(0, [r(1, []), r(2, []), a(1, 1)]),
+        by(1, [r(2, []), a(2, 1)]),
+        by(2, [r(1, []), r(2, [1])]),
+        by(3, [r(1, [1]), r(2, [1])]),
+    ];
+    assert_eq!(found_in_serial(of_a_reader.clone()), Some((Kind::G2, false)));
+    let [first, second, _, last] = of_a_reader;
+    assert_eq!(found_in_serial([first, second, last]), None);
+    // What was read before a later moment was seen counts, too.
+    let refreshed = [
+        by(0, [r(1, []), Step::Refresh, r(2, [1]), a(3, 1)]),
+        by(1, [a(1, 1)]),
+        by(2, [r(1, [1]), a(2, 1)]),
+        by(3, [r(1, [1]), r(2, [1]), r(3, [1])]),
+    ];
+    assert_eq!(found(refreshed.clone()), None);
+    let of_serial = check_serializable(&refreshed).map_err(|anomaly| anomaly.kind);
+    assert_eq!(of_serial, Err(Kind::GSingle));
 }
 
 #[test]

@@ -55,16 +55,20 @@ impl Digest {
     ///
     /// One that was given up counts as having read. What one has read before it saw a later moment
     /// counts as another one, which the same thread made before, unless it had changed the list by
-    /// then: nobody else could change that any more.
-    pub(super) fn of(history: &[Transaction]) -> Result<Self, (usize, String)> {
+    /// then: nobody else could change that any more. But if transactions are to be serializable,
+    /// all that one has read that was committed has to be so at one moment.
+    pub(super) fn of(
+        history: &[Transaction],
+        is_serializable: bool,
+    ) -> Result<Self, (usize, String)> {
         let mut digest = Digest::default();
         for (number, transaction) in history.iter().enumerate() {
-            digest.add(transaction).map_err(|what| (number, what))?;
+            digest.add(transaction, is_serializable).map_err(|what| (number, what))?;
         }
         Ok(digest)
     }
 
-    fn add(&mut self, transaction: &Transaction) -> Result<(), String> {
+    fn add(&mut self, transaction: &Transaction, is_serializable: bool) -> Result<(), String> {
         let mut reads: BTreeMap<u32, List> = BTreeMap::new();
         let mut own: BTreeMap<u32, List> = BTreeMap::new();
         let mut before_batches = Vec::new();
@@ -82,6 +86,7 @@ impl Digest {
                     }
                 }
                 Step::Append(key, number) => own.entry(*key).or_default().push(*number),
+                Step::Refresh if is_serializable && transaction.is_committed => {}
                 Step::Refresh => {
                     let is_own = |key: &u32| own.get(key).is_some_and(|list| !list.is_empty());
                     let (kept, earlier) = reads.into_iter().partition(|(key, _)| is_own(key));

@@ -8,6 +8,7 @@
 mod anomaly;
 mod cases;
 mod history;
+mod skew;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex};
