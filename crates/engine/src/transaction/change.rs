@@ -304,8 +304,7 @@ impl<M: Medium> Engine<M> {
         let cells = cells.unwrap_or_else(|| copy_of(&old));
         let mut waiting = statement.waiting(self);
         // A commit that is cancelled waits for others, so that the set is given back before.
-        let mut early;
-        let mut set;
+        let (mut early, mut set);
         // The keys are held until the version is published: until then, nobody can see that the row
         // has them. The set is not held while it waits: who changes the indexes waits for it.
         let (changed, keys) = loop {
@@ -314,17 +313,11 @@ impl<M: Medium> Engine<M> {
             let changed = Self::changed_keys(table, &set, &old, &cells);
             let states = [Some(&old), (!is_removal).then_some(&cells)];
             let ties = self.ties_at_once(statement, table, &set, states, row)?;
-            let locked = self.lock_new_keys(statement, table, row, &changed, &ties);
-            if let Err(error) = &locked {
-                let keyed = changed.iter().map(|(index, key)| (&***index, key));
-                self.note_refusal(statement.slot, table, &set, keyed, error);
-            }
-            match locked? {
+            match self.lock_new_keys(statement, (table, &set), row, &changed, &ties)? {
                 Ok(keys) => break (changed, keys),
                 Err((holder, told)) => {
                     drop(changed);
-                    drop(set);
-                    drop(early);
+                    drop((set, early));
                     waiting.wait_for(holder, || *told)?;
                 }
             }
@@ -400,7 +393,7 @@ impl<M: Medium> Engine<M> {
     fn lock_new_keys(
         &self,
         statement: &Statement<'_, '_, M>,
-        table: &Table<M>,
+        (table, set): (&Arc<Table<M>>, &IndexSet<M>),
         row: RowId,
         changed: &[Word<'_, M>],
         ties: &Ties<M>,
@@ -411,13 +404,20 @@ impl<M: Medium> Engine<M> {
         for (index, key) in unique() {
             match self.require_free(table, index, key, row, statement.view) {
                 Ok(()) => {}
-                Err(Refused::For(error)) => return Err(error),
+                Err(Refused::For(error)) => {
+                    let keyed = std::iter::once((&***index, key));
+                    self.note_refusal(statement.slot, table, set, keyed, &error);
+                    return Err(error);
+                }
                 Err(Refused::Busy { holder, .. } | Refused::Tied { holder, .. }) => {
                     return Ok(Err((holder, Box::new(Wanted { table, index, key }.told()))));
                 }
             }
         }
-        Ok(self.require_ties(table, ties, statement.view)?.map_or(Ok(keys), Err))
+        let tied = self.require_ties(table, ties, statement.view).inspect_err(|error| {
+            self.note_refusal(statement.slot, table, set, std::iter::empty(), error);
+        });
+        Ok(tied?.map_or(Ok(keys), Err))
     }
 
     /// Puts a row that is claimed into indexes under its new keys, and returns the words that were

@@ -155,7 +155,8 @@ impl TransactionOptions {
     /// // Each goes home if the other one is on call.
     /// let (get, update) = (doctors.prepare_get("primary")?, doctors.prepare_update("primary")?);
     /// let options = TransactionOptions::new().isolation(Isolation::Serializable);
-    /// let (mut first, mut second) = (hospital.begin_with(&options)?, hospital.begin_with(&options)?);
+    /// let mut first = hospital.begin_with(&options)?;
+    /// let mut second = hospital.begin_with(&options)?;
     /// for (of, own, other) in [(&mut first, 1, 2), (&mut second, 2, 1)] {
     ///     assert_eq!(get.run(of, &[other.into()], |doctor| doctor.get(1))?, Some(true));
     ///     update.run_in(of, &[own.into()], |_, doctor| doctor.set(1, false))?;
@@ -320,7 +321,8 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// that is durable at its commit, the transaction goes on in both cases; if `last` returns no
     /// error, and foreign keys speak against the commit, it is given up. It is given up in any case
     /// if it is serializable, and others have changed what it has read
-    /// ([`Error::NotSerializable`]). When the transaction is over ([`Error::TransactionEnded`]), as it is for a second statement.
+    /// ([`Error::NotSerializable`]). When the transaction is over ([`Error::TransactionEnded`]), as
+    /// it is for a second statement.
     pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         self.require_no_batch()?;
         let token = self.token;

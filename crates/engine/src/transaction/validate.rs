@@ -11,7 +11,7 @@
 //! does what it has changed itself count as a difference, because both snapshots are without it.
 //!
 //! Whoever has a stamp must not wait for who waits for it. So a commit is validated before it takes
-//! locks of keys, the indexes of a table, or a lane of the heap, and begins again with a later stamp
+//! locks of keys, the indexes of a table, or a lane of the heap. It begins again with a later stamp
 //! if it has to wait for another transaction afterwards.
 
 use std::sync::Arc;

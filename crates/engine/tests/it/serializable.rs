@@ -374,8 +374,8 @@ fn a_change_that_a_batch_undoes_has_read_the_row() {
     }
 }
 
-/// Fekete, O'Neil and O'Neil, 2004: two transactions that could be one after the other, and one that
-/// changes nothing and sees the second one without the first.
+/// Fekete, O'Neil and O'Neil, 2004: two transactions that could be one after the other, and one
+/// that changes nothing and sees the second one without the first.
 #[test]
 fn what_a_reader_sees_is_a_state_between_commits() {
     let run = |isolation: Isolation, is_reader: bool| {
