@@ -6,11 +6,9 @@ use remanent_pmem::Medium;
 use remanent_pmem::sync::PauseMutex;
 use remanent_structures::RowId;
 
-use super::slots::Open;
 use super::snapshots::Held;
-use crate::engine::Engine;
+use crate::index::Key;
 use crate::index::order::{Order, Span};
-use crate::index::{Index, Key};
 use crate::table::Table;
 
 /// Reads that are noted one by one. A transaction that makes more of them counts as having read all
@@ -44,7 +42,7 @@ pub(crate) struct Note<M: Medium> {
     pub(crate) since: u64,
 }
 
-/// Which rows of a table a read was of. Indexes are named by their [`id`](Index).
+/// Which rows of a table a read was of. Indexes are named by their [`id`](crate::index::Index).
 pub(crate) enum Read {
     /// All that have a key.
     Key { index: u32, key: Key },
@@ -152,52 +150,5 @@ impl<M: Medium> Drop for NotingRange<'_, M> {
         let read = Read::Range { index: self.index, span: self.span.clone() };
         let note = Note { table: Arc::clone(self.table), read, since: self.since };
         self.notes.add(self.medium, note);
-    }
-}
-
-impl<M: Medium> Open<M> {
-    /// Notes that the transaction has read all rows with a key.
-    pub(super) fn note_key(&self, medium: &M, table: &Arc<Table<M>>, index: &Index<M>, key: &Key) {
-        if let Some(notes) = &self.notes {
-            let read = Read::Key { index: index.id, key: key.clone() };
-            let since = self.snapshot.stamp;
-            notes.add(medium, Note { table: Arc::clone(table), read, since });
-        }
-    }
-
-    /// Notes that the transaction has read a row. To be called while it still has the row's claim:
-    /// nobody has changed the row since it was read.
-    pub(super) fn note_row(&self, medium: &M, table: &Arc<Table<M>>, row: RowId) {
-        if let Some(notes) = &self.notes {
-            let (read, since) = (Read::Row(row), self.snapshot.stamp);
-            notes.add(medium, Note { table: Arc::clone(table), read, since });
-        }
-    }
-
-    /// Notes that the transaction has read all rows of a table.
-    pub(super) fn note_all(&self, medium: &M, table: &Arc<Table<M>>) {
-        if let Some(notes) = &self.notes {
-            notes.add_all(medium, table, self.snapshot.stamp);
-        }
-    }
-}
-
-impl<M: Medium> Engine<M> {
-    /// Gives the snapshot back that a transaction had before, unless its commit needs it.
-    pub(super) fn leave_snapshot(&self, open: &mut Open<M>, before: Held) {
-        let unneeded = match &mut open.notes {
-            Some(notes) => notes.keep(before),
-            None => Some(before),
-        };
-        if let Some(unneeded) = unneeded {
-            self.snapshots.give_back(&unneeded);
-        }
-    }
-
-    /// The same for the one that the last record but one names.
-    pub(super) fn leave_snapshot_before(&self, open: &mut Open<M>) {
-        if let Some(before) = open.snapshot_before.take() {
-            self.leave_snapshot(open, before);
-        }
     }
 }
