@@ -48,6 +48,9 @@ impl<M: Medium> Engine<M> {
         attach(&key, child, &parent);
         let added = self
             .require_parents(child, &parent, &key)
+            // A child may have been committed before its parent, both without the foreign key: no
+            // snapshot from now on sees it alone.
+            .inspect(|()| self.stamps.wait_until_visible(self.medium(), self.stamps.last()))
             .and_then(|()| self.publish_foreign_key(child, &parent, entry));
         match added {
             Ok(change) => {
