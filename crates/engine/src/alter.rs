@@ -48,8 +48,10 @@ impl<M: Medium> Database<M> {
     ///
     /// [`Error::Column`](crate::Error::Column) when the name is taken, the default does not fit or
     /// is missing, the table has [`COLUMNS_MAX`](crate::COLUMNS_MAX) columns, or its rows would be
-    /// longer than [`ROW_LEN_MAX`](crate::ROW_LEN_MAX). When the pool is full, or the table was
-    /// dropped. Nothing was changed then. When the medium met a fault: the column may be there.
+    /// longer than [`ROW_LEN_MAX`](crate::ROW_LEN_MAX).
+    /// [`Error::SchemaBusy`](crate::Error::SchemaBusy) while an open transaction has changed the
+    /// schema. When the pool is full, or the table was dropped. Nothing was changed then. When the
+    /// medium met a fault: the column may be there.
     pub fn add_column(&self, table: &Table<M>, column: &NewColumn) -> Result<Table<M>> {
         let core = self.own(table)?;
         self.engine.add_column(core, column)?;

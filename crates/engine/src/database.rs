@@ -2,20 +2,24 @@
 
 mod dictionaries;
 mod foreign_keys;
+mod in_transaction;
+mod options;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use remanent_pmem::heap::Violation;
-use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
+use remanent_pmem::{Mapped, Medium, Pool};
 use remanent_structures::RowId;
 
-use crate::query::{Delete, Find, Get, Range, Row, Scan, Update, Upsert};
-use crate::rebuild::{Rebuild, RebuildProgress};
+pub use self::options::DatabaseOptions;
+use crate::query::{Asked, Delete, Find, Get, Range, Row, Scan, Update, Upsert};
+use crate::rebuild::RebuildProgress;
 use crate::root::Root;
 use crate::schema::{Column, IndexSpec, NewIndex, Placement, RESERVED, TableSpec};
 use crate::table;
+use crate::transaction::layout::TransactionId;
 use crate::transaction::{
     Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
 };
@@ -48,7 +52,8 @@ impl<M: Medium> Database<M> {
 
     /// Opens an existing database, whatever state a crash left it in: in a time that does not
     /// depend on the number of rows, unless indexes lie in DRAM. Those are
-    /// [rebuilt](Rebuild::Wait) by this thread; [`options`](Database::options) has others do it.
+    /// [rebuilt](crate::Rebuild::Wait) by this thread; [`options`](Database::options) has others do
+    /// it.
     ///
     /// # Errors
     ///
@@ -70,8 +75,9 @@ impl<M: Medium> Database<M> {
     ///
     /// # Errors
     ///
-    /// When the description is wrong, a table of this name is there, or the pool is full: nothing
-    /// was changed then. When the medium met a fault.
+    /// When the description is wrong, a table of this name is there, or the pool is full;
+    /// [`Error::SchemaBusy`] while an open transaction [has changed the
+    /// schema](Database::create_table_in): nothing was changed then. When the medium met a fault.
     pub fn create_table(&self, spec: &TableSpec) -> Result<Table<M>> {
         if spec.name.starts_with(RESERVED) {
             let reason = format!("names that begin with {RESERVED:?} are the database's own");
@@ -101,8 +107,9 @@ impl<M: Medium> Database<M> {
     ///
     /// # Errors
     ///
-    /// When there is none, another table refers to it ([`Error::Referenced`]), or not even what
-    /// dropping needs is left in a full pool: nothing was changed then. When the medium met a
+    /// When there is none, another table refers to it ([`Error::Referenced`]), an open transaction
+    /// has changed the schema ([`Error::SchemaBusy`]), or not even what dropping needs is left in a
+    /// full pool: nothing was changed then. When the medium met a
     /// fault.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         match name.starts_with(RESERVED) {
@@ -149,9 +156,9 @@ impl<M: Medium> Database<M> {
     ///
     /// [`Error::Index`] when the description is wrong, or an index of this name is there.
     /// [`Error::Duplicate`] when it is to be unique, and two rows have the same key;
-    /// [`Error::Conflict`] when a transaction that is open decides that. When the pool is full, the
-    /// table was dropped meanwhile, or one of its rows is damaged. Nothing was changed then. When
-    /// the medium met a fault.
+    /// [`Error::Conflict`] when a transaction that is open decides that; [`Error::SchemaBusy`]
+    /// while one has changed the schema. When the pool is full, the table was dropped meanwhile, or
+    /// one of its rows is damaged. Nothing was changed then. When the medium met a fault.
     pub fn create_index(&self, table: &Table<M>, index: &NewIndex) -> Result<()> {
         let table = self.own(table)?;
         self.engine.create_index(table, index)
@@ -166,8 +173,9 @@ impl<M: Medium> Database<M> {
     /// # Errors
     ///
     /// When the table has no such index, it is that of the primary key ([`Error::PrimaryKey`]), or
-    /// a foreign key needs it ([`Error::IndexNeeded`]); when not even what dropping needs is left
-    /// in a full pool: nothing was changed then. When the medium met a fault.
+    /// a foreign key needs it ([`Error::IndexNeeded`]); [`Error::SchemaBusy`] while an open
+    /// transaction has changed the schema; when not even what dropping needs is left in a full
+    /// pool: nothing was changed then. When the medium met a fault.
     pub fn drop_index(&self, table: &Table<M>, index: &str) -> Result<()> {
         let table = self.own(table)?;
         self.engine.drop_index(table, index)
@@ -209,7 +217,7 @@ impl<M: Medium> Database<M> {
     /// When there is none.
     pub fn table(&self, name: &str) -> Result<Table<M>> {
         let found = Some(name).filter(|name| !name.starts_with(RESERVED));
-        let core = found.and_then(|name| self.engine.table(name));
+        let core = found.and_then(|name| self.engine.table(name, None));
         let core = core.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
         Ok(Table::of(&self.engine, core))
     }
@@ -217,7 +225,8 @@ impl<M: Medium> Database<M> {
     /// Names of all tables, in the order in which they were made.
     pub fn tables(&self) -> Vec<String> {
         let schema = self.engine.schema.lock(self.engine.medium());
-        let names = schema.tables.iter().map(|table| &table.name);
+        let tables = schema.tables.iter().filter(|table| table.is_there(None));
+        let names = tables.map(|table| &table.name);
         names.filter(|name| !name.starts_with(RESERVED)).cloned().collect()
     }
 
@@ -238,7 +247,8 @@ impl<M: Medium> Database<M> {
 
     /// Has statements that are a transaction by themselves wait for who is in their way, so long at
     /// the most; not at all if nothing is said. For those of transactions, there is
-    /// [`TransactionOptions::wait`].
+    /// [`TransactionOptions::wait`]. So do changes of the schema, also those of transactions while
+    /// they look at rows: for a unique index, and for a foreign key.
     pub fn set_wait(&self, limit: Duration) {
         self.engine.waits.set_limit(limit);
     }
@@ -297,6 +307,7 @@ impl<M: Medium> Database<M> {
         // A damaged row stays as it is, and what waits beside it is folded.
         let swept = self.engine.sweep();
         let folded = self.engine.collect()?;
+        self.engine.finish_altering()?;
         self.engine.free_dropped()?;
         swept.map(|()| folded)
     }
@@ -306,7 +317,7 @@ impl<M: Medium> Database<M> {
     /// read, adds some thousand words of what was read to the index that is wanted most, or values
     /// to that of a [dictionary](TableSpec::encoded). If other threads have begun with all that is
     /// left, it waits for a moment. Returns false when nothing is left. For programs that open with
-    /// [`Rebuild::Steps`].
+    /// [`Rebuild::Steps`](crate::Rebuild::Steps).
     ///
     /// # Errors
     ///
@@ -333,85 +344,6 @@ impl<M: Medium> Database<M> {
     }
 }
 
-/// How a database is opened.
-///
-/// ```
-/// use remanent_engine::{Database, Placement, Rebuild, TableSpec, Type};
-/// use remanent_pmem::Pool;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("bank.pool");
-/// # let pool = Pool::options().create(&path)?;
-/// let bank = Database::create(&pool, "bank")?;
-/// let spec = TableSpec::new("accounts")
-///     .column("number", Type::U32)
-///     .primary_key(["number"])
-///     .place(["primary"], Placement::Dram);
-/// bank.create_table(&spec)?.insert(&[7.into()])?;
-/// drop((bank, pool));
-///
-/// let pool = Pool::options().open(&path)?;
-/// let bank = Database::options().rebuild(Rebuild::Background).open(&pool, "bank")?;
-/// let get = bank.table("accounts")?.prepare_get("primary")?; // at once
-/// assert!(get.run(&bank.snapshot(), &[7.into()], |_| Ok(()))?.is_some());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct DatabaseOptions {
-    rebuild: Rebuild,
-    threads: usize,
-}
-
-impl DatabaseOptions {
-    /// The usual ones: opening rebuilds indexes in DRAM, by its own thread.
-    pub const fn new() -> Self {
-        DatabaseOptions { rebuild: Rebuild::Wait, threads: 1 }
-    }
-
-    /// Who rebuilds indexes in DRAM, and when.
-    #[must_use]
-    pub const fn rebuild(mut self, rebuild: Rebuild) -> Self {
-        self.rebuild = rebuild;
-        self
-    }
-
-    /// By how many threads. One at least.
-    #[must_use]
-    pub const fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Opens an existing database, whatever state a crash left it in.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such root, it is of another type, or the database is damaged.
-    pub fn open<M: Medium>(&self, pool: &Pool<M>, name: &str) -> Result<Database<M>> {
-        let engine: Arc<Root<M>> = pool.open_root(name)?;
-        engine.rebuild(self.rebuild, self.threads)?;
-        Ok(Database { engine })
-    }
-
-    /// Opens a database, or creates it when there is no root of that name.
-    ///
-    /// # Errors
-    ///
-    /// As for [`open`](DatabaseOptions::open), and when the pool is full.
-    pub fn open_or_create<M: Medium>(&self, pool: &Pool<M>, name: &str) -> Result<Database<M>> {
-        match self.open(pool, name) {
-            Err(Error::Pool(PoolError::NoSuchRoot { .. })) => Database::create(pool, name),
-            opened => opened,
-        }
-    }
-}
-
-impl Default for DatabaseOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<M: Medium> Clone for Database<M> {
     fn clone(&self) -> Self {
         Database { engine: Arc::clone(&self.engine) }
@@ -430,14 +362,30 @@ impl<M: Medium> std::fmt::Debug for Database<M> {
 pub struct Table<M: Medium = Mapped> {
     pub(crate) engine: Arc<Root<M>>,
     pub(crate) core: Arc<table::Table<M>>,
+    /// The transaction that the handle was made for.
+    pub(crate) of: Option<TransactionId>,
     /// Those that it had when the handle was made.
     columns: Arc<Vec<Column>>,
 }
 
 impl<M: Medium> Table<M> {
     pub(crate) fn of(engine: &Arc<Root<M>>, core: Arc<table::Table<M>>) -> Self {
-        let columns = core.columns.load_full();
-        Table { engine: Arc::clone(engine), core, columns }
+        Self::for_transaction(engine, core, None)
+    }
+
+    /// A handle to the table as it is there for a transaction.
+    fn for_transaction(
+        engine: &Arc<Root<M>>,
+        core: Arc<table::Table<M>>,
+        of: Option<TransactionId>,
+    ) -> Self {
+        let columns = core.columns_for(of);
+        Table { engine: Arc::clone(engine), core, of, columns }
+    }
+
+    /// What statements are prepared for.
+    pub(crate) fn asked(&self) -> Asked<'_, M> {
+        Asked { engine: &self.engine, table: &self.core, by: self.of }
     }
 
     /// Its name.
@@ -470,12 +418,13 @@ impl<M: Medium> Table<M> {
     ///
     /// When there is none.
     pub fn placement(&self, index: &str) -> Result<Placement> {
-        Ok(self.core.index(index)?.spec.placement)
+        Ok(self.core.index(index, self.of)?.spec.placement)
     }
 
     /// Its indexes, as they are now. That of the primary key is named `primary`.
     pub fn indexes(&self) -> Vec<IndexSpec> {
-        self.core.indexes.load().named().map(|index| index.spec.clone()).collect()
+        let is_author = self.core.statuses.is_author(self.of);
+        self.core.indexes.load().named(is_author).map(|index| index.spec.clone()).collect()
     }
 
     /// Adds a row, and commits that: it is durable when this returns. The values are in the order
@@ -538,7 +487,7 @@ impl<M: Medium> Table<M> {
     ///
     /// When the table has no such index.
     pub fn prepare_get(&self, index: &str) -> Result<Get<M>> {
-        Get::new(&self.engine, &self.core, index)
+        Get::new(self.asked(), index)
     }
 
     /// Prepares to read all rows with a key of an index.
@@ -575,7 +524,7 @@ impl<M: Medium> Table<M> {
     ///
     /// When the table has no such index.
     pub fn prepare_find(&self, index: &str) -> Result<Find<M>> {
-        Find::new(&self.engine, &self.core, index)
+        Find::new(self.asked(), index)
     }
 
     /// Prepares to read the rows of a range of keys, by an [ordered](TableSpec::ordered) index.
@@ -617,7 +566,7 @@ impl<M: Medium> Table<M> {
     ///
     /// When the table has no such index, or a hash index of this name.
     pub fn prepare_range(&self, index: &str) -> Result<Range<M>> {
-        Range::new(&self.engine, &self.core, index)
+        Range::new(self.asked(), index)
     }
 
     /// Prepares to change rows by the keys of a unique index.
@@ -649,7 +598,7 @@ impl<M: Medium> Table<M> {
     ///
     /// When the table has no such index.
     pub fn prepare_update(&self, index: &str) -> Result<Update<M>> {
-        Update::new(&self.engine, &self.core, index)
+        Update::new(self.asked(), index)
     }
 
     /// Prepares to remove rows by the keys of a unique index.
@@ -677,7 +626,7 @@ impl<M: Medium> Table<M> {
     ///
     /// When the table has no such index.
     pub fn prepare_delete(&self, index: &str) -> Result<Delete<M>> {
-        Delete::new(&self.engine, &self.core, index)
+        Delete::new(self.asked(), index)
     }
 
     /// Prepares to insert rows, or to change those that have their keys in a unique index.
@@ -711,7 +660,7 @@ impl<M: Medium> Table<M> {
     ///
     /// When the table has no such index.
     pub fn prepare_upsert(&self, index: &str) -> Result<Upsert<M>> {
-        Upsert::new(&self.engine, &self.core, index, self.columns.len())
+        Upsert::new(self.asked(), index, self.columns.len())
     }
 
     /// Prepares to read some columns of all rows, or of those that a filter takes, to count them,
@@ -780,7 +729,7 @@ impl<M: Medium> Table<M> {
 impl<M: Medium> Clone for Table<M> {
     fn clone(&self) -> Self {
         let (engine, core) = (Arc::clone(&self.engine), Arc::clone(&self.core));
-        Table { engine, core, columns: Arc::clone(&self.columns) }
+        Table { engine, core, of: self.of, columns: Arc::clone(&self.columns) }
     }
 }
 

@@ -9,7 +9,7 @@ use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use remanent_structures::shared::Inspection;
 
-use crate::catalog::retired::Retired;
+use crate::catalog::retired::{Retired, Unfinished};
 use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS};
 use crate::index::rebuild_cost::RebuildCost;
 use crate::index::{Dram, KeyLocks};
@@ -17,7 +17,7 @@ use crate::schema::IndexKind;
 use crate::table::Table;
 use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
-use crate::transaction::layout::{Record, SLOT_COUNT, SLOTS_LEN, Serial};
+use crate::transaction::layout::{Record, SLOT_COUNT, SLOTS_LEN, Serial, TransactionId};
 use crate::transaction::slots::{NextOutcome, Slot, Slots};
 use crate::transaction::snapshots::Snapshots;
 use crate::transaction::stamps::Stamps;
@@ -72,6 +72,11 @@ pub(crate) struct Schema<M: Medium> {
     pub(crate) retired: Vec<Retired<M>>,
     /// Indexes of which a faulty medium does not tell whether the catalog has them. They are kept.
     pub(crate) undecided: Vec<Retired<M>>,
+    /// What is left to be done for changes of transactions that have ended: sets of indexes have
+    /// it still.
+    pub(crate) unfinished: Vec<Unfinished<M>>,
+    /// The stamp of the last transaction that has committed and changed the schema.
+    pub(crate) kept_stamp: u64,
     /// The greatest number that a table or an index has had in this opening. The catalog does not
     /// know that of an index in DRAM before it is built.
     pub(crate) last_number: u32,
@@ -81,7 +86,8 @@ impl<M: Medium> Schema<M> {
     pub(crate) fn of(catalog: Catalog, tables: Vec<Arc<Table<M>>>) -> Self {
         let last_number = catalog.last_number;
         let (dropped, retired, undecided) = (Vec::new(), Vec::new(), Vec::new());
-        Schema { catalog, tables, dropped, retired, undecided, last_number }
+        let (unfinished, kept_stamp) = (Vec::new(), 0);
+        Schema { catalog, tables, dropped, retired, undecided, unfinished, kept_stamp, last_number }
     }
 
     /// The catalog that comes after the present one, to be changed before it is written.
@@ -99,14 +105,17 @@ impl<M: Medium> Engine<M> {
         self.heap.medium()
     }
 
-    pub(crate) fn table(&self, name: &str) -> Option<Arc<Table<M>>> {
+    /// The table of this name that is there for a transaction, or for all others.
+    pub(crate) fn table(&self, name: &str, own: Option<TransactionId>) -> Option<Arc<Table<M>>> {
         let schema = self.schema.lock(self.medium());
-        schema.tables.iter().find(|table| table.name == name).cloned()
+        let mut tables = schema.tables.iter();
+        tables.find(|table| table.name == name && table.is_there(own)).cloned()
     }
 
     /// What contradicts itself. No operation may be in progress.
     pub(crate) fn check(&self) -> Result<Vec<Violation>> {
         self.rebuild(1)?;
+        self.finish_altering()?;
         self.free_dropped()?;
         self.heap.quiesce()?;
         let medium = self.medium();
@@ -191,7 +200,7 @@ impl<M: Medium> Engine<M> {
             table.rebuilding.set_opened(stamps.visible());
             // A transaction that goes on may see a moment at which an index was not there yet.
             let set = table.indexes.load();
-            for index in set.named().filter(|index| index.spec.kind == IndexKind::Unique) {
+            for index in set.named(false).filter(|index| index.spec.kind == IndexKind::Unique) {
                 index.set_unique_since(stamps.visible());
             }
             if completed.has_open(table.number) {
@@ -251,6 +260,7 @@ impl<M: Medium> Drop for Engine<M> {
             self.unlock(&locked, slot);
         }
         // The next opening would do the same; nothing is lost if this fails.
+        let _ = self.finish_altering();
         let _ = self.collect();
         let _ = self.free_dropped();
         self.slots.close(self.heap.medium());

@@ -317,6 +317,27 @@ pub enum Error {
         /// is remembered if its owner asks for its token; otherwise, ask for it soon.
         holder: Option<Token>,
     },
+    /// Another transaction has changed the schema, and is open: until it ends, nobody else changes
+    /// it.
+    #[error(
+        "{} has changed the schema, and is open; nothing was changed, and trying again may succeed \
+         once it has ended; so may waiting (`TransactionOptions::wait`, `Database::set_wait`)",
+        holder_name(*holder)
+    )]
+    SchemaBusy {
+        /// The open transaction that is in the way.
+        holder: Option<Token>,
+    },
+    /// The same, and that transaction waits for this one.
+    #[error(
+        "{} has changed the schema, and waits for this transaction; nothing was changed; give this \
+         one up, and begin again",
+        holder_name(*holder)
+    )]
+    SchemaDeadlock {
+        /// The open transaction that is in the way.
+        holder: Option<Token>,
+    },
     /// The transaction that is in a statement's way waits for the statement's own.
     #[error(
         "table {table:?}: {} has the row with this {index:?} key ({key}), and waits for this \
@@ -502,7 +523,7 @@ impl Error {
     /// Whether the same call may succeed when it is made again, because another transaction was in
     /// its way.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Conflict { .. })
+        matches!(self, Error::Conflict { .. } | Error::SchemaBusy { .. })
     }
 
     /// Whether it tells that bytes of the pool have changed.

@@ -68,6 +68,7 @@ mod index;
 mod new_column;
 mod placement;
 mod portions;
+mod presence;
 mod query;
 mod rebuild;
 mod replicate;

@@ -21,6 +21,8 @@ pub(crate) struct AddedColumn {
     pub(crate) column: Column,
     /// The default's bytes in a row: whether it is NULL, if the column is nullable, and the cell.
     pub(crate) default: Vec<u8>,
+    /// The transaction that has added it has taken that back. Its place in rows stays empty.
+    pub(crate) is_gone: bool,
 }
 
 impl NewColumn {
@@ -63,7 +65,7 @@ impl NewColumn {
 
     /// A column that was added.
     pub(crate) fn of_added(added: &AddedColumn) -> Self {
-        let AddedColumn { column, default } = added.clone();
+        let AddedColumn { column, default, .. } = added.clone();
         NewColumn { column, default: Some(Ok(default)) }
     }
 
@@ -103,7 +105,7 @@ impl NewColumn {
                     .to_owned());
             }
         };
-        let added = AddedColumn { column: column.clone(), default };
+        let added = AddedColumn { column: column.clone(), default, is_gone: false };
         match added.is_valid() && added.column.dictionary.is_none() {
             true => Ok(added),
             // It was not made by `NewColumn`'s methods.
@@ -128,11 +130,14 @@ impl AddedColumn {
     /// Adds it to the cells of a table.
     pub(crate) fn add_to(&self, cells: &Cells) {
         cells.add(self.column.of_type, self.column.is_nullable, &self.default);
+        if self.is_gone {
+            cells.remove_last();
+        }
     }
 
     /// Whether its default is one that [`NewColumn`] can have.
     pub(crate) fn is_valid(&self) -> bool {
-        let AddedColumn { column: Column { of_type, is_nullable, .. }, default } = self;
+        let AddedColumn { column: Column { of_type, is_nullable, .. }, default, .. } = self;
         let flag_len = usize::from(*is_nullable);
         if default.len() != flag_len + of_type.cell_len() {
             return false;

@@ -252,8 +252,10 @@ impl<M: Medium> Database<M> {
         // What leaves the pool makes room for what comes.
         planned.sort_by_key(|of| (of.is_in_pool(), of.used.order()));
         for PlannedIndex { used, placement, .. } in planned {
-            let table =
-                self.engine.table(&used.table).filter(|table| !table.name.starts_with(RESERVED));
+            let table = self
+                .engine
+                .table(&used.table, None)
+                .filter(|table| !table.name.starts_with(RESERVED));
             let table = table.ok_or_else(|| Error::NoSuchTable { table: used.table.clone() })?;
             match used.is_dictionary {
                 true => self.engine.place_dictionary(&table, &used.index, *placement)?,
@@ -287,9 +289,11 @@ impl<M: Medium> Engine<M> {
         let tables = self.schema.lock(self.medium()).tables.clone();
         let mut all = Vec::new();
         // Those of the database's own tables stay where they are.
-        for table in tables.into_iter().filter(|table| !table.name.starts_with(RESERVED)) {
+        let is_wanted =
+            |table: &Arc<Table<M>>| table.is_there(None) && !table.name.starts_with(RESERVED);
+        for table in tables.into_iter().filter(is_wanted) {
             let rows = table.estimate_rows();
-            let indexes: Vec<Arc<Index<M>>> = table.indexes.load().named().cloned().collect();
+            let indexes: Vec<Arc<Index<M>>> = table.indexes.load().named(false).cloned().collect();
             for index in indexes {
                 let used = used(&table, &index, rows);
                 all.push((Placed::Index(Arc::clone(&table), index), used));

@@ -11,6 +11,7 @@ use remanent_pmem::Medium;
 
 use super::index::entry_of;
 use super::ops::too_much;
+use super::promise::Author;
 use super::retired::Retired;
 use super::{CATALOG_LEN_MAX, CatalogBlock, DroppedEntry};
 use crate::Result;
@@ -27,15 +28,25 @@ impl<M: Medium> Engine<M> {
         column: &str,
         placement: Placement,
     ) -> Result<()> {
-        let _altering = self.altering.lock(self.medium());
-        table.require_there()?;
+        self.alter(|| self.place_dictionary_alone(table, column, placement))
+    }
+
+    fn place_dictionary_alone(
+        &self,
+        table: &Arc<Table<M>>,
+        column: &str,
+        placement: Placement,
+    ) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        table.require_there(None)?;
+        self.schema.lock(self.medium()).require_free(Author::Alone)?;
         let (number, dictionary) = table.dictionary_of(column)?;
         let old = dictionary.index();
         if old.placement() == placement {
             return Ok(());
         }
         let next = self.begin_values(table, placement)?;
-        let built = dictionary.build(&next, || table.require_there());
+        let built = dictionary.build(&next, || table.require_not_dropped());
         let built = built.and_then(|()| self.publish_values(table, number, &next, &old));
         if let Err(error) = built {
             dictionary.stop_moving();

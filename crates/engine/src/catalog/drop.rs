@@ -14,7 +14,9 @@ use remanent_pmem::heap::{Block, Lane, SweepCursor};
 use remanent_pmem::{Medium, WORD_LEN};
 
 use super::foreign::{detach_all, require_unreferenced};
-use super::{Catalog, CatalogBlock, DroppedEntry, HEADER_CATALOG};
+use super::ops::too_much;
+use super::promise::{Author, PromiseKind};
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DroppedEntry, HEADER_CATALOG};
 use crate::engine::{Engine, Schema};
 use crate::index::Words;
 use crate::replicate::SchemaChange;
@@ -56,21 +58,50 @@ impl Dead {
     }
 }
 
+impl<M: Medium> Schema<M> {
+    /// The place of a table that is to be dropped, and to which no other one refers.
+    fn to_be_dropped(&self, name: &str) -> Result<usize> {
+        let entry = self.entry_of_name(name);
+        let entry = entry.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
+        require_unreferenced(&self.catalog, entry)?;
+        let found = self.tables.iter().position(|table| table.number == entry.number);
+        found.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })
+    }
+}
+
 impl<M: Medium> Engine<M> {
     /// Drops a table: it is not there any more when this returns. Two fences, and those for giving
     /// back its blocks.
     pub(crate) fn drop_table(&self, name: &str) -> Result<()> {
+        self.alter(|| self.drop_table_alone(name))
+    }
+
+    fn drop_table_alone(&self, name: &str) -> Result<()> {
         let mut altering = None;
         // Who has a foreign key exchanges the sets of indexes of the tables that it refers to.
         let told = loop {
             match self.drop_from_catalog(name, altering.is_some())? {
                 Some(told) => break told,
-                None => altering = Some(self.altering.lock(self.medium())),
+                None => altering = Some(self.lock_altering()?),
             }
         };
         drop(altering);
         self.garbage.lock(self.medium()).retain(|row| !row.table.is_dropped());
         told.and(self.free_dropped())
+    }
+
+    /// Promises that a table is dropped once a transaction has committed. Two fences.
+    pub(crate) fn drop_table_by(&self, author: Author, name: &str) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        let mut schema = self.schema.lock(self.medium());
+        schema.require_free(author)?;
+        let at = schema.to_be_dropped(name)?;
+        let mut catalog = schema.next_catalog();
+        catalog.note(author, catalog.tables[at].number, PromiseKind::DropTable);
+        self.begin_altering(author, &mut catalog);
+        self.replace_catalog(&mut schema, catalog, &[])?;
+        schema.tables[at].leave();
+        Ok(())
     }
 
     /// Has the catalog not lead to a table any more. `None` if the caller has to keep others from
@@ -80,9 +111,8 @@ impl<M: Medium> Engine<M> {
         let change;
         let tied = {
             let mut schema = self.schema.lock(self.medium());
-            let found = schema.tables.iter().position(|table| table.name == name);
-            let at = found.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
-            require_unreferenced(&schema.catalog, &schema.catalog.tables[at])?;
+            schema.require_free(Author::Alone)?;
+            let at = schema.to_be_dropped(name)?;
             if !schema.catalog.tables[at].foreign_keys.is_empty() && !is_altering {
                 return Ok(None);
             }
@@ -92,7 +122,7 @@ impl<M: Medium> Engine<M> {
             let table = Arc::clone(&schema.tables[at]);
             let dropped;
             (change, dropped) = table.drop_at(|| {
-                let mut change = self.begin_altering(&mut catalog);
+                let mut change = self.begin_altering(Author::Alone, &mut catalog);
                 let stamp = change.stamp();
                 match self.replace_catalog(&mut schema, catalog, &[]) {
                     Ok(()) => (stamp, (change, Ok(()))),
@@ -104,7 +134,7 @@ impl<M: Medium> Engine<M> {
             });
             dropped?;
             schema.tables.remove(at);
-            table.set_dropped();
+            table.presence.end();
             schema.dropped.push(Arc::clone(&table));
             is_altering.then_some(table)
         };
@@ -217,6 +247,9 @@ impl<M: Medium> Engine<M> {
         gone: &[u64],
     ) -> Result<()> {
         let content = CatalogBlock::of(&catalog);
+        if catalog.promised.is_some() && content.len() > CATALOG_LEN_MAX {
+            return Err(too_much("", "changes of one transaction"));
+        }
         let replace = || -> Result<()> {
             let mut lane = self.heap.enter().prepare_for(SUSPECTS);
             let block = lane.allocate(content.len())?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::ops::too_much;
+use super::promise::{Author, PromiseKind};
 use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, TableEntry};
 use crate::engine::{Engine, Schema};
 use crate::foreign::spec::{Described, ForeignKeyEntry};
@@ -22,36 +23,54 @@ use crate::replicate::SchemaChange;
 use crate::replicate::schema::Altering;
 use crate::schema::{Column, IndexSpec, NewForeignKey, RESERVED, TableSpec};
 use crate::table::Table;
+use crate::transaction::view::View;
 use crate::{Error, Result};
 
 impl<M: Medium> Engine<M> {
     /// Adds a foreign key to a table. Two fences.
     pub(crate) fn add_foreign_key(&self, child: &Arc<Table<M>>, new: &NewForeignKey) -> Result<()> {
-        let _altering = self.altering.lock(self.medium());
-        child.require_there()?;
+        self.alter(|| self.add_foreign_key_by((Author::Alone, View::NEWEST), child, new))
+    }
+
+    /// The same for an author, who sees its own rows by a view.
+    pub(crate) fn add_foreign_key_by(
+        &self,
+        (author, view): (Author, View),
+        child: &Arc<Table<M>>,
+        new: &NewForeignKey,
+    ) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        let (id, is_author) = (author.id(), self.statuses.is_author(author.id()));
+        child.require_there(id)?;
+        self.schema.lock(self.medium()).require_free(author)?;
         let parent = Some(&new.references).filter(|name| !name.starts_with(RESERVED));
-        let parent = parent.and_then(|name| self.table(name));
+        let parent = parent.and_then(|name| self.table(name, id));
         let parent = parent.ok_or_else(|| no_such_parent(&child.name, new))?;
         let entry = {
             let of_child = child.indexes.load();
+            // Also those that the author has dropped: the catalog knows them by their names.
             let others: Vec<&str> =
                 of_child.foreign.to_parents.iter().map(|key| &key.name[..]).collect();
-            let (columns, own) = (child.columns.load(), specs_of(child));
-            let (parents_columns, parents_indexes) = (parent.columns.load(), specs_of(&parent));
+            let (columns, own) = (child.columns_for(id), specs_of(child, is_author));
+            let parents_columns = parent.columns_for(id);
+            let parents_indexes = specs_of(&parent, is_author);
             let described = |name, columns, indexes| Described { name, columns, indexes };
             let of_parent = described(&parent.name, &parents_columns, &parents_indexes);
             let of_child = described(&child.name, &columns, &own);
             new.resolve(of_child, (of_parent, parent.number), &others)?
         };
-        let key = ForeignKey::of(&entry, child, &parent);
+        let key = ForeignKey::of(&entry, child, &parent, author != Author::Alone);
         let key = Arc::new(key.expect("there are indexes for it, and nobody drops one meanwhile"));
+        if author != Author::Alone {
+            key.presence.promise();
+        }
         attach(&key, child, &parent);
         let added = self
-            .require_parents(child, &parent, &key)
+            .require_parents(child, &parent, &key, view)
             // A child may have been committed before its parent, both without the foreign key: no
             // snapshot from now on sees it alone.
             .inspect(|()| self.stamps.wait_until_visible(self.medium(), self.stamps.last()))
-            .and_then(|()| self.publish_foreign_key(child, &parent, entry));
+            .and_then(|()| self.publish_foreign_key(author, child, &parent, entry));
         match added {
             Ok(change) => {
                 let (table, foreign_key) = (child.name.clone(), new.clone());
@@ -66,20 +85,56 @@ impl<M: Medium> Engine<M> {
 
     /// Drops a foreign key of a table. Two fences.
     pub(crate) fn drop_foreign_key(&self, child: &Arc<Table<M>>, name: &str) -> Result<()> {
-        let _altering = self.altering.lock(self.medium());
-        child.require_there()?;
-        let key =
-            child.indexes.load().foreign.to_parents.iter().find(|key| key.name == name).cloned();
-        let key = key.ok_or_else(|| {
+        self.alter(|| self.drop_foreign_key_alone(child, name))
+    }
+
+    /// Promises that a foreign key is dropped once a transaction has committed. Two fences.
+    pub(crate) fn drop_foreign_key_by(
+        &self,
+        author: Author,
+        child: &Arc<Table<M>>,
+        name: &str,
+    ) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        let mut schema = self.schema.lock(self.medium());
+        schema.require_free(author)?;
+        let key = self.foreign_key_of(author, child, name)?;
+        let mut catalog = schema.next_catalog();
+        catalog.note(author, child.number, PromiseKind::DropForeignKey(name.to_owned()));
+        self.begin_altering(author, &mut catalog);
+        self.replace_catalog(&mut schema, catalog, &[])?;
+        key.presence.leave();
+        Ok(())
+    }
+
+    /// The foreign key of this name that is there for an author.
+    fn foreign_key_of(
+        &self,
+        author: Author,
+        child: &Arc<Table<M>>,
+        name: &str,
+    ) -> Result<Arc<ForeignKey<M>>> {
+        child.require_there(author.id())?;
+        let is_author = self.statuses.is_author(author.id());
+        let set = child.indexes.load();
+        let is_it =
+            |key: &&Arc<ForeignKey<M>>| key.name == name && key.presence.is_there(|| is_author);
+        set.foreign.to_parents.iter().find(is_it).cloned().ok_or_else(|| {
             let (table, foreign_key) = (child.name.clone(), name.to_owned());
             Error::NoSuchForeignKey { table, foreign_key }
-        })?;
+        })
+    }
+
+    fn drop_foreign_key_alone(&self, child: &Arc<Table<M>>, name: &str) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        let key = self.foreign_key_of(Author::Alone, child, name)?;
         let mut change;
         {
             let mut schema = self.schema.lock(self.medium());
+            schema.require_free(Author::Alone)?;
             let mut catalog = schema.next_catalog();
             entry_of(&mut catalog, child)?.foreign_keys.retain(|entry| entry.name != name);
-            change = self.begin_altering(&mut catalog);
+            change = self.begin_altering(Author::Alone, &mut catalog);
             let replaced = self.replace_catalog(&mut schema, catalog, &[]);
             replaced.map_err(|error| change.fail(error))?;
         }
@@ -87,17 +142,14 @@ impl<M: Medium> Engine<M> {
         // for this.
         let (table, foreign_key) = (child.name.clone(), name.to_owned());
         let told = change.end(|| SchemaChange::DropForeignKey { table, foreign_key });
-        // Also if it was dropped meanwhile: what a set refers to is not freed.
-        child.exchange_foreign(|foreign| foreign.remove(&key));
-        if let Some(parent) = key.parent.table_or_dropped() {
-            parent.exchange_foreign(|foreign| foreign.remove(&key));
-        }
+        detach_from(&key, child);
         told
     }
 
     /// Has the catalog count a foreign key among those of a table.
     fn publish_foreign_key(
         &self,
+        author: Author,
         child: &Table<M>,
         parent: &Table<M>,
         entry: ForeignKeyEntry,
@@ -107,11 +159,12 @@ impl<M: Medium> Engine<M> {
         let mut catalog = schema.next_catalog();
         // Either may have been dropped meanwhile.
         entry_of(&mut catalog, parent)?;
+        catalog.note(author, child.number, PromiseKind::AddForeignKey(entry.name.clone()));
         entry_of(&mut catalog, child)?.foreign_keys.push(entry);
         if CatalogBlock::of(&catalog).len() > CATALOG_LEN_MAX {
             return Err(too_much(&child.name, "foreign keys"));
         }
-        change = self.begin_altering(&mut catalog);
+        change = self.begin_altering(author, &mut catalog);
         let replaced = self.replace_catalog(&mut schema, catalog, &[]);
         replaced.map_err(|error| change.fail(error))?;
         Ok(change)
@@ -133,12 +186,13 @@ impl<M: Medium> Schema<M> {
             let entry = if new.references == spec.name {
                 new.resolve(own, (own, number), &others)?
             } else {
-                let mut tables = self.catalog.tables.iter();
-                let found = tables.find(|table| table.name == new.references);
+                let found = self.entry_of_name(&new.references);
                 let found = found.filter(|table| !table.name.starts_with(RESERVED));
                 let table = found.ok_or_else(|| no_such_parent(&spec.name, new))?;
-                let indexes: Vec<IndexSpec> =
-                    table.indexes.iter().map(|index| index.spec.clone()).collect();
+                let indexes = table.indexes.iter();
+                let indexes = indexes
+                    .filter(|index| !self.catalog.is_index_leaving(table.number, index.number));
+                let indexes: Vec<IndexSpec> = indexes.map(|index| index.spec.clone()).collect();
                 let columns: Vec<Column> = table.all_columns().cloned().collect();
                 let (name, columns) = (&table.name, &columns);
                 let parent = Described { name, columns, indexes: &indexes };
@@ -160,10 +214,11 @@ impl<M: Medium> Schema<M> {
         child: &Arc<Table<M>>,
     ) -> Result<(), PoolError> {
         for of_entry in &entry.foreign_keys {
+            let is_promised = self.catalog.is_key_promised(child.number, &of_entry.name);
             let mut all = self.tables.iter().chain(std::iter::once(child));
             let parent = all.find(|table| table.number == of_entry.references);
             let found = parent.and_then(|parent| {
-                Some((Arc::new(ForeignKey::of(of_entry, child, parent)?), parent))
+                Some((Arc::new(ForeignKey::of(of_entry, child, parent, is_promised)?), parent))
             });
             let Some((key, parent)) = found else {
                 let what = format!(
@@ -194,8 +249,17 @@ fn detach<M: Medium>(key: &Arc<ForeignKey<M>>, child: &Arc<Table<M>>, parent: &A
     }
 }
 
+/// The same for one of a child, whose parents may have been dropped meanwhile: what a set refers to
+/// is not freed.
+pub(crate) fn detach_from<M: Medium>(key: &Arc<ForeignKey<M>>, child: &Table<M>) {
+    child.exchange_foreign(|foreign| foreign.remove(key));
+    if let Some(parent) = key.parent.table_or_dropped() {
+        parent.exchange_foreign(|foreign| foreign.remove(key));
+    }
+}
+
 /// The same for all foreign keys of a table that was dropped, to which no other one refers.
-pub(super) fn detach_all<M: Medium>(table: &Table<M>) {
+pub(crate) fn detach_all<M: Medium>(table: &Table<M>) {
     let keys = table.indexes.load().foreign.to_parents.clone();
     table.exchange_foreign(|foreign| *foreign = Foreign::default());
     for key in keys {
@@ -207,9 +271,13 @@ pub(super) fn detach_all<M: Medium>(table: &Table<M>) {
 }
 
 /// Refuses to drop an index that a foreign key needs.
-pub(super) fn require_unneeded<M: Medium>(table: &Table<M>, index: &Index<M>) -> Result<()> {
+pub(super) fn require_unneeded<M: Medium>(
+    table: &Table<M>,
+    index: &Index<M>,
+    is_author: bool,
+) -> Result<()> {
     let set = table.indexes.load();
-    let Some(key) = set.foreign.that_needs(index) else { return Ok(()) };
+    let Some(key) = set.foreign.that_needs(index, is_author) else { return Ok(()) };
     Err(Error::IndexNeeded {
         table: table.name.clone(),
         index: index.spec.name.clone(),
@@ -220,9 +288,13 @@ pub(super) fn require_unneeded<M: Medium>(table: &Table<M>, index: &Index<M>) ->
 
 /// Refuses to drop a table to which others refer.
 pub(super) fn require_unreferenced(catalog: &Catalog, table: &TableEntry) -> Result<()> {
-    let others = catalog.tables.iter().filter(|other| other.number != table.number);
-    for other in others {
-        if let Some(key) = other.foreign_keys.iter().find(|key| key.references == table.number) {
+    let is_other =
+        |other: &&TableEntry| other.number != table.number && !catalog.is_leaving(other.number);
+    for other in catalog.tables.iter().filter(is_other) {
+        let refers = |key: &&ForeignKeyEntry| {
+            key.references == table.number && !catalog.is_key_leaving(other.number, &key.name)
+        };
+        if let Some(key) = other.foreign_keys.iter().find(refers) {
             return Err(Error::Referenced {
                 table: table.name.clone(),
                 by: other.name.clone(),
@@ -241,8 +313,8 @@ fn entry_of<'c, M: Medium>(
     found.ok_or_else(|| Error::NoSuchTable { table: table.name.clone() })
 }
 
-fn specs_of<M: Medium>(table: &Table<M>) -> Vec<IndexSpec> {
-    table.indexes.load().named().map(|index| index.spec.clone()).collect()
+fn specs_of<M: Medium>(table: &Table<M>, is_author: bool) -> Vec<IndexSpec> {
+    table.indexes.load().named(is_author).map(|index| index.spec.clone()).collect()
 }
 
 #[cold]

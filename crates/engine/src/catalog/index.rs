@@ -26,35 +26,63 @@ use remanent_pmem::Medium;
 
 use super::foreign::require_unneeded;
 use super::ops::{Made, too_much};
+use super::promise::{Author, PromiseKind};
 use super::retired::Retired;
 use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DroppedEntry, IndexEntry, TableEntry};
 use crate::engine::{Engine, Schema};
-use crate::index::{Index, Member, Role, Rows};
+use crate::index::{Index, Member, NOT_YET, Role, Rows};
 use crate::replicate::SchemaChange;
 use crate::replicate::schema::Altering;
-use crate::schema::{IndexKind, IndexSpec, NewIndex, Placement, Structure};
+use crate::schema::{INDEXES_MAX, IndexKind, IndexSpec, NewIndex, Placement, Structure};
 use crate::table::Table;
+use crate::transaction::view::View;
 use crate::{Error, Result};
 
 impl<M: Medium> Engine<M> {
     /// Makes an index of a table.
     pub(crate) fn create_index(&self, table: &Arc<Table<M>>, new: &NewIndex) -> Result<()> {
-        let _altering = self.altering.lock(self.medium());
-        table.require_there()?;
+        self.alter(|| self.create_index_by((Author::Alone, View::NEWEST), table, new))
+    }
+
+    /// The same for an author, who sees its own rows by a view.
+    pub(crate) fn create_index_by(
+        &self,
+        (author, view): (Author, View),
+        table: &Arc<Table<M>>,
+        new: &NewIndex,
+    ) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        table.require_there(author.id())?;
+        self.schema.lock(self.medium()).require_free(author)?;
+        let is_author = self.statuses.is_author(author.id());
         let spec = {
             let set = table.indexes.load();
-            let others: Vec<&str> = set.named().map(|index| &index.spec.name[..]).collect();
-            new.resolve(&table.name, &table.columns.load(), &others)?
+            let others = set.named(is_author).map(|index| &index.spec.name[..]);
+            let (others, columns) = (others.collect::<Vec<_>>(), table.columns_for(author.id()));
+            // Also those that the author has dropped: the catalog has them still.
+            if set.live().count() >= INDEXES_MAX {
+                let reason = format!(
+                    "the table has {INDEXES_MAX} indexes, which are all it can have, with those \
+                     that the transaction has dropped"
+                );
+                let index = new.name().to_owned();
+                return Err(Error::Index { table: table.name.clone(), index, reason });
+            }
+            new.resolve(&table.name, &columns, &others)?
         };
         let index = self.begin_index(table, spec, None)?;
         let built = self.build_index(table, &index).and_then(|()| {
             if index.spec.kind.is_unique() {
                 set_role(table, &index, Role::Enforced);
-                self.require_distinct(table, &index)?;
+                self.require_distinct(table, &index, view)?;
                 // Commits in progress may take a key from one of two rows that have it.
-                index.set_unique_since(self.stamps.last());
+                index.set_unique_since(match author {
+                    Author::Alone => self.stamps.last(),
+                    // By the rows of its transaction.
+                    Author::Transaction { .. } => NOT_YET,
+                });
             }
-            self.publish_index(table, &index, None)
+            self.publish_index(author, table, &index, None)
         });
         match built {
             Ok(change) => {
@@ -79,9 +107,19 @@ impl<M: Medium> Engine<M> {
         name: &str,
         placement: Placement,
     ) -> Result<()> {
-        let _altering = self.altering.lock(self.medium());
-        table.require_there()?;
-        let old = table.index(name)?;
+        self.alter(|| self.place_index_alone(table, name, placement))
+    }
+
+    fn place_index_alone(
+        &self,
+        table: &Arc<Table<M>>,
+        name: &str,
+        placement: Placement,
+    ) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        table.require_there(None)?;
+        self.schema.lock(self.medium()).require_free(Author::Alone)?;
+        let old = table.index(name, None)?;
         if old.spec.placement == placement {
             return Ok(());
         }
@@ -89,7 +127,8 @@ impl<M: Medium> Engine<M> {
         let index = self.begin_index(table, spec, Some(&old))?;
         index.set_unique_since(old.unique_since());
         let built = self.build_index(table, &index);
-        let built = built.and_then(|()| self.publish_index(table, &index, Some(&old)));
+        let built =
+            built.and_then(|()| self.publish_index(Author::Alone, table, &index, Some(&old)));
         if let Err(error) = built.map(drop) {
             self.abandon_index(table, index);
             return Err(error);
@@ -111,23 +150,58 @@ impl<M: Medium> Engine<M> {
 
     /// Drops an index: it is not there any more when this returns.
     pub(crate) fn drop_index(&self, table: &Arc<Table<M>>, name: &str) -> Result<()> {
-        let _altering = self.altering.lock(self.medium());
-        table.require_there()?;
-        let index = table.index(name)?;
+        self.alter(|| self.drop_index_alone(table, name))
+    }
+
+    /// Promises that an index is dropped once a transaction has committed. Two fences.
+    pub(crate) fn drop_index_by(
+        &self,
+        author: Author,
+        table: &Arc<Table<M>>,
+        name: &str,
+    ) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        let mut schema = self.schema.lock(self.medium());
+        schema.require_free(author)?;
+        let index = self.to_be_dropped(author, table, name)?;
+        let mut catalog = schema.next_catalog();
+        catalog.note(author, table.number, PromiseKind::DropIndex(index.number));
+        self.begin_altering(author, &mut catalog);
+        self.replace_catalog(&mut schema, catalog, &[])?;
+        index.presence.leave();
+        Ok(())
+    }
+
+    /// The index of this name, if an author may drop it.
+    fn to_be_dropped(
+        &self,
+        author: Author,
+        table: &Arc<Table<M>>,
+        name: &str,
+    ) -> Result<Arc<Index<M>>> {
+        table.require_there(author.id())?;
+        let index = table.index(name, author.id())?;
         if index.spec.kind == IndexKind::Primary {
             return Err(Error::PrimaryKey { table: table.name.clone() });
         }
-        require_unneeded(table, &index)?;
+        require_unneeded(table, &index, self.statuses.is_author(author.id()))?;
+        Ok(index)
+    }
+
+    fn drop_index_alone(&self, table: &Arc<Table<M>>, name: &str) -> Result<()> {
+        let _altering = self.lock_altering()?;
+        let index = self.to_be_dropped(Author::Alone, table, name)?;
         let mut change;
         {
             let mut schema = self.schema.lock(self.medium());
+            schema.require_free(Author::Alone)?;
             let mut catalog = schema.next_catalog();
             let entries = &mut entry_of(&mut catalog, table)?.indexes;
             entries.retain(|entry| entry.number != index.number);
             let dropped = index.rows.header();
             let dropped = dropped.map(|header| DroppedEntry::of_index(index.number, header));
             catalog.dropped.extend(dropped);
-            change = self.begin_altering(&mut catalog);
+            change = self.begin_altering(Author::Alone, &mut catalog);
             let replaced = self.replace_catalog(&mut schema, catalog, &[]);
             replaced.map_err(|error| change.fail(error))?;
             schema.retired.push(Retired::OfRows(Arc::clone(&index)));
@@ -234,6 +308,7 @@ impl<M: Medium> Engine<M> {
     /// moved. Two fences.
     fn publish_index(
         &self,
+        author: Author,
         table: &Table<M>,
         index: &Arc<Index<M>>,
         moved: Option<&Arc<Index<M>>>,
@@ -255,14 +330,20 @@ impl<M: Medium> Engine<M> {
         {
             catalog.dropped.push(DroppedEntry::of_index(moved.number, header));
         }
-        if CatalogBlock::of(&catalog).len() > CATALOG_LEN_MAX {
-            return Err(too_much(&table.name, "columns"));
-        }
         // Nobody is told where an index lies.
         change = match moved {
             Some(_) => Altering::untold(),
-            None => self.begin_altering(&mut catalog),
+            None => {
+                catalog.note(author, table.number, PromiseKind::CreateIndex(index.number));
+                if author != Author::Alone {
+                    index.presence.promise();
+                }
+                self.begin_altering(author, &mut catalog)
+            }
         };
+        if CatalogBlock::of(&catalog).len() > CATALOG_LEN_MAX {
+            return Err(change.fail(too_much(&table.name, "columns")));
+        }
         // Among its fences is that of the words that were added for the rows.
         if let Err(error) = self.replace_catalog(&mut schema, catalog, &[]) {
             if !error.is_full() {
@@ -303,6 +384,6 @@ fn set_role<M: Medium>(table: &Table<M>, index: &Arc<Index<M>>, role: Role) {
     });
 }
 
-fn remove_from<M: Medium>(table: &Table<M>, index: &Arc<Index<M>>) {
+pub(crate) fn remove_from<M: Medium>(table: &Table<M>, index: &Arc<Index<M>>) {
     table.exchange_indexes(|members| members.retain(|member| !Arc::ptr_eq(&member.index, index)));
 }

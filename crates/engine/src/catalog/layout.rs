@@ -4,23 +4,28 @@
 //! header    0  catalog: offset of a block            8  offset of the transaction slots
 //!
 //! catalog   0  tag                                  16  checksum of the tables
-//!           8  bytes of the tables                  24  tables
+//!           8  bytes of the tables                  24  what became of a transaction's changes
+//!                                                   32  tables
 //! ```
 //!
-//! Tables are written as a sequence of numbers and texts: integers of 8 bytes, and texts with their
-//! length before them.
+//! A catalog never changes, but for the word at 24: 31 bits say behind which statement the changes
+//! of a transaction ([`Promised`]) are taken back, and one that it has committed; the upper half is
+//! the complement of the lower one. Tables are written as a sequence of numbers and texts: integers
+//! of 8 bytes, and texts with their length before them.
 
 use remanent_pmem::{Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::promise::{Promise, PromiseKind, Promised, Settled};
 use super::{Catalog, DictionaryEntry, DroppedEntry, IndexEntry, TableEntry};
 use crate::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeyEntry};
 use crate::new_column::AddedColumn;
 use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement, Structure};
+use crate::transaction::layout::{SLOT_COUNT, Serial};
 use crate::value::Type;
 
 /// Version of the layout, part of the root's type.
-pub(crate) const LAYOUT: u64 = 8;
+pub(crate) const LAYOUT: u64 = 9;
 
 /// Header: offset of the catalog.
 pub(crate) const HEADER_CATALOG: u64 = 0;
@@ -33,7 +38,9 @@ pub(crate) const CATALOG_LEN_MAX: u64 = 64 << 20;
 const TAG: u64 = 0x6361_7461_6c6f_6731;
 const LEN: u64 = WORD_LEN;
 const CHECKSUM: u64 = 2 * WORD_LEN;
-const TABLES: u64 = 3 * WORD_LEN;
+/// What became of promises: a word of [`Settled`].
+const SETTLED: u64 = 3 * WORD_LEN;
+const TABLES: u64 = 4 * WORD_LEN;
 
 /// The bytes of a catalog's block.
 pub(crate) struct CatalogBlock(Vec<u8>);
@@ -43,7 +50,7 @@ impl CatalogBlock {
         let mut bytes = vec![0; TABLES as usize];
         catalog.write(&mut Writer(&mut bytes));
         let (head, tables) = bytes.split_at_mut(TABLES as usize);
-        let words = [TAG, tables.len() as u64, xxh3_64(tables)];
+        let words = [TAG, tables.len() as u64, xxh3_64(tables), Settled::OPEN.word()];
         for (at, word) in head.chunks_exact_mut(WORD_LEN as usize).zip(words) {
             at.copy_from_slice(&word.to_le_bytes());
         }
@@ -82,7 +89,29 @@ impl CatalogBlock {
         }
         let mut reader = Reader(&tables);
         let catalog = Catalog::read(&mut reader).filter(|_| reader.0.is_empty());
-        catalog.ok_or("the catalog describes no tables")
+        let mut catalog = catalog.ok_or("the catalog describes no tables")?;
+        catalog.settle(Self::settled(medium, at)?);
+        Ok(catalog)
+    }
+
+    /// What is known of the promises of the catalog at `at`.
+    fn settled<M: Medium>(medium: &M, at: u64) -> Result<Settled, &'static str> {
+        let settled = Settled::of_word(medium.load(at + SETTLED));
+        settled.ok_or("what the catalog says of a transaction has changed since it was written")
+    }
+
+    /// Notes durably what became of promises of the catalog at `at`. One fence.
+    pub(crate) fn settle<M: Medium>(
+        medium: &M,
+        at: u64,
+        settled: Settled,
+    ) -> Result<(), &'static str> {
+        let known = Self::settled(medium, at)?.and(settled);
+        medium.store(at + SETTLED, known.word());
+        // Flush and fence: before the slot of the transaction is used for another one, and before
+        // the transaction makes another statement.
+        medium.persist(at + SETTLED, WORD_LEN);
+        Ok(())
     }
 }
 
@@ -147,6 +176,10 @@ impl Catalog {
         self.tables.iter().for_each(|table| table.write(writer));
         writer.number(self.dropped.len() as u64);
         self.dropped.iter().for_each(|table| table.write(writer));
+        match &self.promised {
+            Some(promised) => promised.write(writer),
+            None => writer.number(0u8),
+        }
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
@@ -154,7 +187,59 @@ impl Catalog {
         let (stamp, last_number) = (reader.number()?, reader.small()?);
         let tables = reader.all(usize::MAX, TableEntry::read)?;
         let dropped = reader.all(usize::MAX, DroppedEntry::read)?;
-        Some(Catalog { version, schema_version, stamp, last_number, tables, dropped })
+        let promised = Promised::read(reader)?;
+        Some(Catalog { version, schema_version, stamp, last_number, tables, dropped, promised })
+    }
+}
+
+impl Promised {
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.number(self.changes.len() as u64);
+        writer.number(self.slot);
+        writer.number(self.serial.get());
+        for Promise { statement, table, kind } in &self.changes {
+            writer.number(*statement);
+            writer.number(*table);
+            let (code, number, name) = match kind {
+                PromiseKind::CreateTable => (1u8, 0, ""),
+                PromiseKind::DropTable => (2, 0, ""),
+                PromiseKind::AddColumn => (3, 0, ""),
+                PromiseKind::CreateIndex(number) => (4, *number, ""),
+                PromiseKind::DropIndex(number) => (5, *number, ""),
+                PromiseKind::AddForeignKey(name) => (6, 0, &name[..]),
+                PromiseKind::DropForeignKey(name) => (7, 0, &name[..]),
+            };
+            writer.number(code);
+            writer.number(number);
+            writer.text(name);
+        }
+    }
+
+    /// `Some(None)` if there are none.
+    fn read(reader: &mut Reader<'_>) -> Option<Option<Self>> {
+        let count: usize = reader.number()?.try_into().ok()?;
+        if count == 0 {
+            return Some(None);
+        }
+        let slot = reader.small().filter(|slot| *slot < SLOT_COUNT)?;
+        let serial = Serial::new(reader.number()?);
+        let mut changes = Vec::new();
+        for _ in 0..count {
+            let (statement, table) = (reader.small()?, reader.small()?);
+            let (code, number, name) = (reader.number()?, reader.small()?, reader.text()?);
+            let kind = match code {
+                1 => PromiseKind::CreateTable,
+                2 => PromiseKind::DropTable,
+                3 => PromiseKind::AddColumn,
+                4 => PromiseKind::CreateIndex(number),
+                5 => PromiseKind::DropIndex(number),
+                6 => PromiseKind::AddForeignKey(name),
+                7 => PromiseKind::DropForeignKey(name),
+                _ => return None,
+            };
+            changes.push(Promise { statement, table, kind });
+        }
+        Some(Some(Promised { slot, serial, changes }))
     }
 }
 
@@ -209,9 +294,10 @@ impl TableEntry {
             writer.number(u8::from(*is_key));
         }
         writer.number(self.added.len() as u64);
-        for AddedColumn { column, default } in &self.added {
+        for AddedColumn { column, default, is_gone } in &self.added {
             column.write(writer);
             writer.bytes(default);
+            writer.number(u8::from(*is_gone));
         }
         writer.number(self.indexes.len() as u64);
         for index in &self.indexes {
@@ -240,9 +326,10 @@ impl TableEntry {
         let (mut columns, are_keys): (Vec<Column>, _) = columns.into_iter().unzip();
         let added = reader.all(COLUMNS_MAX - columns.len(), |reader| {
             let (column, default) = (Column::read(reader)?, reader.bytes()?);
-            Some(AddedColumn { column, default }).filter(AddedColumn::is_valid)
+            let is_gone = reader.number()? != 0;
+            Some(AddedColumn { column, default, is_gone }).filter(AddedColumn::is_valid)
         })?;
-        let count = columns.len() + added.len();
+        let count = columns.len() + added.iter().filter(|added| !added.is_gone).count();
         let indexes = reader.all(INDEXES_MAX, |reader| IndexEntry::read(reader, count))?;
         let dictionaries = reader.all(columns.len(), DictionaryEntry::read)?;
         for entry in &dictionaries {
@@ -375,7 +462,11 @@ mod tests {
                 },
             ],
             are_keys: vec![true, false],
-            added: vec![AddedColumn { column: column("age", Type::U8, true), default: vec![0, 9] }],
+            added: vec![AddedColumn {
+                column: column("age", Type::U8, true),
+                default: vec![0, 9],
+                is_gone: false,
+            }],
             indexes: vec![index(4, Some(0x1_0000)), index(5, None)],
             dictionaries: vec![DictionaryEntry {
                 column: 1,
@@ -400,7 +491,24 @@ mod tests {
             last_number: 4,
             tables: vec![table.clone(), table],
             dropped,
+            promised: Some(promised()),
         }
+    }
+
+    fn promised() -> Promised {
+        let kinds = [
+            PromiseKind::CreateTable,
+            PromiseKind::DropTable,
+            PromiseKind::AddColumn,
+            PromiseKind::CreateIndex(4),
+            PromiseKind::DropIndex(5),
+            PromiseKind::AddForeignKey("one".to_owned()),
+            PromiseKind::DropForeignKey("to itself".to_owned()),
+        ];
+        // Of a table that is not there.
+        let promise = |(statement, kind)| Promise { statement, table: 99, kind };
+        let changes = (1..).zip(kinds).map(promise).collect();
+        Promised { slot: 7, serial: Serial { number: 8, opening: 9 }, changes }
     }
 
     #[test]

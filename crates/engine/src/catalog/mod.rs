@@ -7,10 +7,11 @@
 mod column;
 mod dictionary;
 mod drop;
-mod foreign;
-mod index;
+pub(crate) mod foreign;
+pub(crate) mod index;
 mod layout;
 mod ops;
+pub(crate) mod promise;
 pub(crate) mod recover;
 pub(crate) mod retired;
 
@@ -26,6 +27,7 @@ use crate::table::layout::Format;
 pub(crate) use self::layout::{
     CATALOG_LEN_MAX, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, LAYOUT,
 };
+use self::promise::Promised;
 
 /// What a catalog says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub(crate) struct Catalog {
     pub(crate) tables: Vec<TableEntry>,
     /// Tables that are not there any more, and whose blocks are not free.
     pub(crate) dropped: Vec<DroppedEntry>,
+    /// Changes of all this that count once a transaction has committed.
+    pub(crate) promised: Option<Promised>,
 }
 
 /// A table that was dropped, or an index: one that was dropped, or that is being built. A crash
@@ -90,7 +94,8 @@ impl TableEntry {
 
     /// Its columns, and those that were added.
     pub(crate) fn all_columns(&self) -> impl Iterator<Item = &Column> {
-        self.columns.iter().chain(self.added.iter().map(|added| &added.column))
+        let added = self.added.iter().filter(|added| !added.is_gone);
+        self.columns.iter().chain(added.map(|added| &added.column))
     }
 
     /// How its rows lie.

@@ -6,6 +6,7 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::{Medium, WORD_LEN};
 use remanent_structures::shared::{MemberId, Site};
 
+use super::promise::{Author, PromiseKind};
 use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, DictionaryEntry, IndexEntry, TableEntry};
 use crate::dictionary;
 use crate::dictionary::recover::FoundDictionary;
@@ -13,6 +14,8 @@ use crate::engine::Engine;
 use crate::foreign::spec::ForeignKeyEntry;
 use crate::index::{Index, Rows, Words};
 use crate::replicate::SchemaChange;
+use crate::replicate::apply::is_own;
+use crate::replicate::schema::Altering;
 use crate::schema::{IndexSpec, Placement, Structure, TableSpec};
 use crate::table::Table;
 use crate::table::layout::{Format, Kind, NUMBER, STATE_LEN};
@@ -71,19 +74,35 @@ fn suspects_of(spec: &TableSpec) -> usize {
 impl<M: Medium> Engine<M> {
     /// Makes a table.
     pub(crate) fn create_table(&self, spec: &TableSpec) -> Result<Arc<Table<M>>> {
+        self.alter(|| self.create_table_by(Author::Alone, spec))
+    }
+
+    /// The same for an author.
+    pub(crate) fn create_table_by(
+        &self,
+        author: Author,
+        spec: &TableSpec,
+    ) -> Result<Arc<Table<M>>> {
         let indexes = spec.resolve()?;
         // Who refers to other tables exchanges their sets of indexes.
-        let _altering = (!spec.foreign_keys.is_empty()).then(|| self.altering.lock(self.medium()));
+        let exchanges = !spec.foreign_keys.is_empty() || author != Author::Alone;
+        let _altering = exchanges.then(|| self.lock_altering()).transpose()?;
         let mut change;
         let mut schema = self.schema.lock(self.medium());
-        if schema.catalog.tables.iter().any(|table| table.name == spec.name) {
+        schema.require_free(author)?;
+        if schema.entry_of_name(&spec.name).is_some() {
             let reason = "a table of this name is there".to_owned();
             return Err(Error::Schema { table: spec.name.clone(), reason });
         }
         let mut before = schema.next_catalog();
-        let foreign_keys = schema.foreign_keys_of(spec, &indexes, before.last_number + 1)?;
+        let number = before.last_number + 1;
+        let foreign_keys = schema.foreign_keys_of(spec, &indexes, number)?;
         let described = (spec, &indexes[..], &foreign_keys[..]);
-        change = self.begin_altering_of(&spec.name, &mut before);
+        before.note(author, number, PromiseKind::CreateTable);
+        change = match is_own(&spec.name) {
+            true => Altering::untold(),
+            false => self.begin_altering(author, &mut before),
+        };
         let made = match self.make_table(&before, described) {
             // Lanes may hold blocks that are not freed yet.
             Err(error) if error.is_full() => {
@@ -103,6 +122,9 @@ impl<M: Medium> Engine<M> {
         let table = Arc::new(opened?);
         // Before anybody gets the table.
         schema.attach_foreign_keys(&entry, &table)?;
+        if author != Author::Alone {
+            table.presence.promise();
+        }
         schema.last_number = catalog.last_number;
         self.show_schema(&catalog);
         schema.catalog = catalog;

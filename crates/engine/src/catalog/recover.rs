@@ -8,7 +8,9 @@ use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::RowIndex;
 use remanent_structures::shared::{Found, MemberId, Recovery, Site};
 
-use super::{CatalogBlock, DroppedEntry, HEADER_CATALOG, HEADER_SLOTS, IndexEntry, TableEntry};
+use super::{
+    Catalog, CatalogBlock, DroppedEntry, HEADER_CATALOG, HEADER_SLOTS, IndexEntry, TableEntry,
+};
 use crate::Error;
 use crate::dictionary::Dictionary;
 use crate::dictionary::recover::FoundDictionary;
@@ -86,6 +88,54 @@ fn open_dictionaries<M: Medium>(
     Ok(opened)
 }
 
+/// The catalog with what became of the changes of the schema that a transaction has made: durably,
+/// because its slot may be used for others from now on, and its next statement may have the number
+/// of one that did not take effect.
+fn settle<M: Medium>(
+    medium: &M,
+    at: u64,
+    mut catalog: Catalog,
+    completed: &Completed,
+) -> Result<Catalog, PoolError> {
+    let Some(promised) = &catalog.promised else { return Ok(catalog) };
+    let settled = completed.settled(promised);
+    if !catalog.settle(settled).is_empty() {
+        CatalogBlock::settle(medium, at, settled).map_err(|what| PoolError::corrupt(at, what))?;
+    }
+    Ok(catalog)
+}
+
+/// The indexes of all tables and their dictionaries, and blocks by which tables are known.
+type FoundMembers<M> = (Vec<Vec<Option<FoundWords<M>>>>, Vec<Vec<FoundOf<M>>>, HashSet<u64>);
+
+/// Finds the indexes of a catalog's tables, before the heap recovers.
+fn find_members<M: Medium>(
+    heap: &Arc<Heap<M>>,
+    recovery: &mut Recovery<M>,
+    at: u64,
+    catalog: &Catalog,
+) -> Result<FoundMembers<M>, PoolError> {
+    let (mut found, mut dictionaries) = (Vec::new(), Vec::new());
+    let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
+    for table in &catalog.tables {
+        let of_table = find_dictionaries(heap, recovery, table)?;
+        own.extend(of_table.iter().flat_map(|(dictionary, _)| dictionary.blocks()));
+        dictionaries.push(of_table);
+        let mut of_table = Vec::new();
+        for index in &table.indexes {
+            let number = MemberId::new(index.number)
+                .ok_or_else(|| PoolError::corrupt(at, "an index has no number"))?;
+            let site = |header| Site::shared(heap, header, number);
+            let found = index
+                .header
+                .map(|header| FoundWords::find(recovery, index.spec.structure, site(header)));
+            of_table.push(found.transpose()?);
+        }
+        found.push(of_table);
+    }
+    Ok((found, dictionaries, own))
+}
+
 /// The catalog of a heap and its tables; the heap has recovered, then. Also the states that rows
 /// are to get.
 pub(crate) fn open<M: Medium>(
@@ -96,25 +146,6 @@ pub(crate) fn open<M: Medium>(
     let medium = heap.medium();
     let at = medium.load(heap.header() + HEADER_CATALOG);
     let catalog = CatalogBlock::read(medium, at).map_err(|what| PoolError::corrupt(at, what))?;
-    let mut recovery = Recovery::new();
-    let (mut found, mut dictionaries) = (Vec::new(), Vec::new());
-    let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
-    for table in &catalog.tables {
-        let of_table = find_dictionaries(heap, &mut recovery, table)?;
-        own.extend(of_table.iter().flat_map(|(dictionary, _)| dictionary.blocks()));
-        dictionaries.push(of_table);
-        let mut of_table = Vec::new();
-        for index in &table.indexes {
-            let number = MemberId::new(index.number)
-                .ok_or_else(|| PoolError::corrupt(at, "an index has no number"))?;
-            let site = |header| Site::shared(heap, header, number);
-            let found = index
-                .header
-                .map(|header| FoundWords::find(&mut recovery, index.spec.structure, site(header)));
-            of_table.push(found.transpose()?);
-        }
-        found.push(of_table);
-    }
     // Of rows alone: indexes are not ready yet.
     let open_rows =
         |table: &TableEntry| Table::open(heap, table.clone(), Vec::new(), Vec::new(), statuses);
@@ -124,11 +155,17 @@ pub(crate) fn open<M: Medium>(
     }
     let slots = medium.load(heap.header() + HEADER_SLOTS);
     require_slots(heap, slots)?;
+    let mut completed = Completed::find(heap, slots, &tables, statuses)?;
+    let catalog = settle(medium, at, catalog, &completed)?;
+    let is_there = |number| catalog.tables.iter().any(|table| table.number == number);
+    tables.retain(|number, _| is_there(*number));
+    completed.keep_tables(is_there);
+    let mut recovery = Recovery::new();
+    let (found, dictionaries, mut own) = find_members(heap, &mut recovery, at, &catalog)?;
     own.extend([at, slots]);
     own.extend(list::all(heap, slots));
     // All others of their blocks are free, or freed later.
     own.extend(catalog.dropped.iter().flat_map(DroppedEntry::fixed_blocks));
-    let completed = Completed::find(heap, slots, &tables, statuses)?;
     recovery.run(heap, |block| {
         let table = tables.get(&(medium.load(block.offset) as u32));
         // A block is kept if damage hides whether anything leads to it.
@@ -152,8 +189,10 @@ pub(crate) fn open<M: Medium>(
         tables.push(Arc::new(table));
     }
     let schema = Schema::of(catalog, tables);
+    schema.show_promised_indexes();
     for (entry, table) in schema.catalog.tables.iter().zip(&schema.tables) {
         schema.attach_foreign_keys(entry, table)?;
     }
+    schema.show_promises(statuses);
     Ok((schema, completed))
 }

@@ -1,11 +1,14 @@
-//! Indexes that the catalog does not count among those of a table or a dictionary.
+//! Indexes that the catalog does not count among those of a table or a dictionary; and what sets of
+//! indexes have still although it is not there any more.
 
 use std::sync::Arc;
 
 use remanent_pmem::Medium;
 
 use crate::dictionary::index::ValueIndex;
+use crate::foreign::ForeignKey;
 use crate::index::{Index, Rows};
+use crate::table::Table;
 
 /// An index that was dropped, exchanged for another one, or is being built. Somebody may have it.
 pub(crate) enum Retired<M: Medium> {
@@ -36,4 +39,12 @@ impl<M: Medium> Retired<M> {
             Retired::OfValues(index) => Arc::get_mut(index).is_some(),
         }
     }
+}
+
+/// What is left in sets of indexes, or in a table, of what is not there any more.
+pub(crate) enum Unfinished<M: Medium> {
+    Table(Arc<Table<M>>),
+    Index(Arc<Table<M>>, Arc<Index<M>>),
+    ForeignKey(Arc<Table<M>>, Arc<ForeignKey<M>>),
+    Column(Arc<Table<M>>),
 }

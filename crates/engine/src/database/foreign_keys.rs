@@ -50,9 +50,10 @@ impl<M: Medium> Database<M> {
     ///
     /// [`Error::ForeignKey`] when the description is wrong, or an index is missing, which the error
     /// names. [`Error::NoParent`] when a row refers to a row that is not there, and
-    /// [`Error::Conflict`] when a transaction that is open decides that. When the pool is full, one
-    /// of the tables was dropped meanwhile, or a row is damaged. Nothing was changed then. When the
-    /// medium met a fault.
+    /// [`Error::Conflict`] when a transaction that is open decides that;
+    /// [`SchemaBusy`](crate::Error::SchemaBusy) while one has changed the schema. When the pool is
+    /// full, one of the tables was dropped meanwhile, or a row is damaged. Nothing was changed
+    /// then. When the medium met a fault.
     ///
     /// [`Error::ForeignKey`]: crate::Error::ForeignKey
     /// [`Error::NoParent`]: crate::Error::NoParent
@@ -67,7 +68,8 @@ impl<M: Medium> Database<M> {
     /// # Errors
     ///
     /// [`Error::NoSuchForeignKey`](crate::Error::NoSuchForeignKey) when the table has none of this
-    /// name; when not even what dropping needs is left in a full pool: nothing was changed then.
+    /// name; [`SchemaBusy`](crate::Error::SchemaBusy) while an open transaction has changed the
+    /// schema; when not even what dropping needs is left in a full pool: nothing was changed then.
     /// When the medium met a fault.
     pub fn drop_foreign_key(&self, table: &Table<M>, name: &str) -> Result<()> {
         let table = self.own(table)?;
@@ -78,7 +80,8 @@ impl<M: Medium> Database<M> {
 impl<M: Medium> Table<M> {
     /// The foreign keys by which its rows refer to others, as they are now.
     pub fn foreign_keys(&self) -> Vec<ForeignKeySpec> {
-        let set = self.core.indexes.load();
-        set.foreign.to_parents.iter().filter_map(|key| key.describe()).collect()
+        let (set, is_author) = (self.core.indexes.load(), self.core.statuses.is_author(self.of));
+        let keys = set.foreign.to_parents.iter().filter(|key| key.presence.is_there(|| is_author));
+        keys.filter_map(|key| key.describe()).collect()
     }
 }

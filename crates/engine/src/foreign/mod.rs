@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use self::spec::{ForeignKeyEntry, ForeignKeySpec, is_of_children, is_of_parents};
 use crate::index::{Index, IndexSet, Key};
+use crate::presence::Presence;
 use crate::schema::IndexSpec;
 use crate::table::Table;
 use crate::table::layout::{Format, KeyCells};
@@ -24,6 +25,7 @@ pub(crate) struct ForeignKey<M: Medium> {
     pub(crate) name: String,
     pub(crate) child: Side<M>,
     pub(crate) parent: Side<M>,
+    pub(crate) presence: Presence,
 }
 
 /// The children of a foreign key, or the parents.
@@ -51,11 +53,13 @@ pub(crate) struct Foreign<M: Medium> {
 }
 
 impl<M: Medium> ForeignKey<M> {
-    /// The foreign key of an entry; `None` if a table has no index or other columns for it.
+    /// The foreign key of an entry, which the author of the schema may have made; `None` if a table
+    /// has no index or other columns for it.
     pub(crate) fn of(
         entry: &ForeignKeyEntry,
         child: &Arc<Table<M>>,
         parent: &Arc<Table<M>>,
+        is_promised: bool,
     ) -> Option<Self> {
         let pairs = entry.columns.iter().zip(&entry.referenced);
         let is_same = |(column, other): (&usize, &usize)| {
@@ -66,14 +70,21 @@ impl<M: Medium> ForeignKey<M> {
         if !{ pairs }.all(is_same) {
             return None;
         }
-        let child = Side::of(child, &entry.columns, is_of_children)?;
-        let parent = Side::of(parent, &entry.referenced, is_of_parents)?;
-        Some(ForeignKey { name: entry.name.clone(), child, parent })
+        let child = Side::of(child, &entry.columns, (is_of_children, is_promised))?;
+        let parent = Side::of(parent, &entry.referenced, (is_of_parents, is_promised))?;
+        Some(ForeignKey { name: entry.name.clone(), child, parent, presence: Presence::default() })
     }
 
     /// Whether rows of a table refer to rows of the same table.
     pub(crate) fn is_within_one_table(&self) -> bool {
         self.child.number == self.parent.number
+    }
+
+    /// Whether statements of a transaction have to check it; those of all others, if it is none.
+    /// What a transaction promises, others check, too.
+    pub(crate) fn counts_for(&self, is_author: bool) -> bool {
+        let is_left_out = is_author && self.presence.is_leaving();
+        !is_left_out && !self.presence.is_gone()
     }
 
     /// The key by which a child's parent is found; `None` if one of the columns is NULL.
@@ -123,10 +134,15 @@ impl<M: Medium> Side<M> {
     fn of(
         table: &Arc<Table<M>>,
         columns: &[usize],
-        is_right: impl Fn(&IndexSpec, &[usize]) -> bool,
+        (is_right, is_promised): (impl Fn(&IndexSpec, &[usize]) -> bool, bool),
     ) -> Option<Self> {
         let set = table.indexes.load();
-        let index = set.named().find(|index| is_right(&index.spec, columns))?;
+        let right = || set.live().filter(|index| is_right(&index.spec, columns));
+        // One that stays as long as the foreign key does.
+        let is_lasting = |index: &&Arc<Index<M>>| {
+            !index.presence.is_leaving() && index.presence.is_there(|| is_promised)
+        };
+        let index = right().find(is_lasting).or_else(|| right().next())?;
         let mut spec = index.spec.clone();
         spec.columns.truncate(columns.len());
         let place = |column: &usize| columns.iter().position(|other| other == column);
@@ -163,7 +179,7 @@ impl<M: Medium> Side<M> {
         table: &Table<M>,
         set: &'s IndexSet<M>,
     ) -> Result<&'s Arc<Index<M>>> {
-        let found = set.named().find(|index| self.needs(index));
+        let found = set.live().find(|index| self.needs(index));
         found.ok_or_else(|| Error::IndexDropped {
             table: table.name.clone(),
             index: self.spec.name.clone(),
@@ -215,10 +231,16 @@ impl<M: Medium> Foreign<M> {
         }
     }
 
-    /// One that needs an index of the table.
-    pub(crate) fn that_needs(&self, index: &Index<M>) -> Option<&Arc<ForeignKey<M>>> {
-        let of_child = self.to_parents.iter().find(|key| key.child.needs(index));
-        of_child.or_else(|| self.to_children.iter().find(|key| key.parent.needs(index)))
+    /// One that needs an index of the table, for the author of the schema or for all others.
+    pub(crate) fn that_needs(
+        &self,
+        index: &Index<M>,
+        is_author: bool,
+    ) -> Option<&Arc<ForeignKey<M>>> {
+        let [mut of_child, mut of_parent] = [&self.to_parents, &self.to_children]
+            .map(|keys| keys.iter().filter(|key| key.counts_for(is_author)));
+        let of_child = of_child.find(|key| key.child.needs(index));
+        of_child.or_else(|| of_parent.find(|key| key.parent.needs(index)))
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) mod uses;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
@@ -31,6 +31,7 @@ use self::uses::Uses;
 
 use crate::Result;
 use crate::portions::Taken;
+use crate::presence::Presence;
 use crate::schema::{IndexSpec, Structure};
 use crate::table::layout::{Format, KeyCells};
 
@@ -51,11 +52,15 @@ pub(crate) struct Index<M: Medium> {
     pub(crate) needs_others: bool,
     /// How often it was used; also by those from which it was moved.
     pub(crate) uses: Arc<Uses>,
-    is_retired: AtomicBool,
+    pub(crate) presence: Presence,
     /// Two rows may have had the same key before this stamp, although the index is unique: it was
     /// made later.
     unique_since: AtomicU64,
 }
+
+/// Instead of the stamp from which on an index is unique, while the transaction that has made it is
+/// open.
+pub(crate) const NOT_YET: u64 = u64::MAX;
 
 /// Numbers of rows.
 pub(crate) type Candidates = SmallVec<[RowId; 8]>;
@@ -63,7 +68,6 @@ pub(crate) type Candidates = SmallVec<[RowId; 8]>;
 impl<M: Medium> Index<M> {
     pub(crate) fn new(format: &Format, spec: IndexSpec, number: u32, rows: Rows<M>) -> Self {
         let needs_others = spec.columns.iter().any(|&column| format.cells[column].group != 0);
-        let is_retired = AtomicBool::new(false);
         let (id, unique_since) = (number, AtomicU64::new(0));
         let (is_rebuilt, backlog) = (false, None);
         Index {
@@ -75,7 +79,7 @@ impl<M: Medium> Index<M> {
             backlog,
             needs_others,
             uses: Arc::default(),
-            is_retired,
+            presence: Presence::default(),
             unique_since,
         }
     }
@@ -110,16 +114,16 @@ impl<M: Medium> Index<M> {
     /// Says that it was dropped, or that another index has taken its place, which statements use
     /// already. They do not keep this one from now on.
     pub(crate) fn retire(&self) {
-        // Release: partner of the load in `is_in_use`.
-        self.is_retired.store(true, Ordering::Release);
+        // It releases what was done before; partner of the load in `is_in_use`.
+        self.presence.end();
     }
 
     /// Whether everything that was committed up to now is in it. To be asked once it was read.
     #[inline(always)]
     pub(crate) fn is_in_use(&self) -> bool {
-        // Acquire: partner of the store in `retire`. A statement that has not kept the index has
-        // begun after it, and whoever knows of that statement sees it.
-        !self.is_retired.load(Ordering::Acquire)
+        // It acquires what `retire` has released. A statement that has not kept the index has begun
+        // after it, and whoever knows of that statement sees it.
+        !self.presence.is_gone()
     }
 
     /// The key of a row; `None` when the row is not in the index.

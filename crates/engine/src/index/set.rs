@@ -45,7 +45,7 @@ impl<M: Medium> Member<M> {
     /// Whether a statement has to find that no other row has a key before it gives it to one.
     #[inline]
     pub(crate) fn enforces(&self, key: &Key) -> bool {
-        self.role != Role::Kept && self.index.is_unique_in(key)
+        self.role != Role::Kept && self.index.is_unique_in(key) && self.index.is_in_use()
     }
 }
 
@@ -71,7 +71,7 @@ impl<M: Medium> IndexSet<M> {
     }
 
     /// Indexes that all statements know.
-    pub(crate) fn live(indexes: Vec<Index<M>>) -> Self {
+    pub(crate) fn of_indexes(indexes: Vec<Index<M>>) -> Self {
         let member = |index| Member { index: Arc::new(index), role: Role::Live };
         Self::of(indexes.into_iter().map(member).collect(), Foreign::default())
     }
@@ -82,10 +82,15 @@ impl<M: Medium> IndexSet<M> {
         &self.members
     }
 
-    /// Those that have a name.
-    pub(crate) fn named(&self) -> impl Iterator<Item = &Arc<Index<M>>> {
+    /// Those that have a name, for somebody.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Arc<Index<M>>> {
         let live = self.members.iter().filter(|member| member.role == Role::Live);
         live.map(|member| &member.index)
+    }
+
+    /// Those that have a name for the author of the schema, or for all others.
+    pub(crate) fn named(&self, is_author: bool) -> impl Iterator<Item = &Arc<Index<M>>> {
+        self.live().filter(move |index| index.presence.is_there(|| is_author))
     }
 
     /// What an index is in this set and in others: it, and the one beside it to which it is moved.

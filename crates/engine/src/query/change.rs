@@ -1,16 +1,13 @@
 //! Prepared changes of one row by a key.
 
-use std::sync::Arc;
-
 use remanent_pmem::{Mapped, Medium};
 use remanent_structures::RowId;
 
 use super::Row;
 use super::number::Number;
-use super::prepared::Prepared;
+use super::prepared::{Asked, Prepared};
 use super::row::{convert, no_column, value_of};
 use crate::index::{Index, Key};
-use crate::root::Root;
 use crate::table::Table;
 use crate::table::ops::{Group, copy_of};
 use crate::transaction::Transaction;
@@ -83,8 +80,8 @@ pub struct Changes<'r, M: Medium = Mapped> {
 }
 
 impl<M: Medium> Update<M> {
-    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Update { prepared: Prepared::unique(engine, table, name)? })
+    pub(crate) fn new(table: Asked<'_, M>, name: &str) -> Result<Self> {
+        Ok(Update { prepared: Prepared::unique(table, name)? })
     }
 
     /// Passes the newest state of the row with this key to `change`, which [sets](Changes::set)
@@ -135,7 +132,7 @@ impl<M: Medium> Update<M> {
         change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
     ) -> Result<Option<R>> {
         let Prepared { engine, table, .. } = &self.prepared;
-        let Some(key) = self.prepared.key(key)? else { return Ok(None) };
+        let Some(key) = self.prepared.key(key, statement.view.own)? else { return Ok(None) };
         let index = self.prepared.index();
         engine.change(statement, table, index, &key, |row, groups| {
             Changes::made(table, (index, &key), (row, groups), change)
@@ -144,8 +141,8 @@ impl<M: Medium> Update<M> {
 }
 
 impl<M: Medium> Delete<M> {
-    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Delete { prepared: Prepared::unique(engine, table, name)? })
+    pub(crate) fn new(table: Asked<'_, M>, name: &str) -> Result<Self> {
+        Ok(Delete { prepared: Prepared::unique(table, name)? })
     }
 
     /// Removes the row with this key, and commits that: it is durable when this returns. Returns
@@ -269,7 +266,7 @@ impl<M: Medium> Delete<M> {
         decide: impl FnOnce(&Row<'_, M>) -> Result<bool>,
     ) -> Result<Option<bool>> {
         let Prepared { engine, table, .. } = &self.prepared;
-        let Some(key) = self.prepared.key(key)? else { return Ok(None) };
+        let Some(key) = self.prepared.key(key, statement.view.own)? else { return Ok(None) };
         engine.change(statement, table, self.prepared.index(), &key, |row, groups| {
             let is_removed = decide(&Row::new(table, row, copy_of(groups)))?;
             Ok((if is_removed { Change::Remove } else { Change::Keep }, is_removed))
@@ -319,7 +316,8 @@ impl<'r, M: Medium> Changes<'r, M> {
     pub fn add<'v>(&mut self, column: usize, amount: impl Into<Value<'v>>) -> Result<()> {
         let (table, amount) = (self.table, amount.into());
         let before = Number::of(self.value(column)?);
-        let of_type = table.format.cells[column].of_type;
+        let cell = table.format.cells.get(column).ok_or_else(|| no_column(table, column))?;
+        let of_type = cell.of_type;
         let Some(of_amount) = Number::of(amount).filter(|amount| amount.is_of(of_type)) else {
             return Err(table.refused(column, format!("{amount} cannot be added to {of_type}")));
         };

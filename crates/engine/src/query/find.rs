@@ -1,16 +1,12 @@
 //! Reading all rows with a key.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
 use remanent_pmem::{Mapped, Medium};
+use std::ops::ControlFlow;
 
 use super::Row;
-use super::prepared::Prepared;
+use super::prepared::{Asked, Prepared};
 use crate::Result;
 use crate::index::Candidates;
-use crate::root::Root;
-use crate::table::Table;
 use crate::transaction::Moment;
 use crate::value::Value;
 
@@ -29,8 +25,8 @@ impl<M: Medium> Clone for Find<M> {
 }
 
 impl<M: Medium> Find<M> {
-    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Find { prepared: Prepared::any(engine, table, name)? })
+    pub(crate) fn new(table: Asked<'_, M>, name: &str) -> Result<Self> {
+        Ok(Find { prepared: Prepared::any(table, name)? })
     }
 
     /// Passes the rows with this key to `visit`, as they were at that moment, until it breaks: each
@@ -49,7 +45,7 @@ impl<M: Medium> Find<M> {
     ) -> Result<Option<R>> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
-        let Some(key) = prepared.key(key)? else { return Ok(None) };
+        let Some(key) = prepared.key(key, view.own)? else { return Ok(None) };
         if let Some(notes) = moment.notes() {
             prepared.note_key(notes, &key, view);
         }

@@ -1,15 +1,11 @@
 //! Reading one row by a key.
 
-use std::sync::Arc;
-
 use remanent_pmem::{Mapped, Medium};
 
 use super::Row;
-use super::prepared::Prepared;
+use super::prepared::{Asked, Prepared};
 use crate::Result;
 use crate::index::{Candidates, Key};
-use crate::root::Root;
-use crate::table::Table;
 use crate::transaction::view::View;
 use crate::transaction::{LockMode, Moment, Transaction};
 use crate::value::Value;
@@ -29,8 +25,8 @@ impl<M: Medium> Clone for Get<M> {
 }
 
 impl<M: Medium> Get<M> {
-    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Get { prepared: Prepared::unique(engine, table, name)? })
+    pub(crate) fn new(table: Asked<'_, M>, name: &str) -> Result<Self> {
+        Ok(Get { prepared: Prepared::unique(table, name)? })
     }
 
     /// Passes the row with this key to `read`, as it was at that moment, and returns what `read`
@@ -54,7 +50,7 @@ impl<M: Medium> Get<M> {
     ) -> Result<Option<R>> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
-        let Some(key) = prepared.key(key)? else { return Ok(None) };
+        let Some(key) = prepared.key(key, view.own)? else { return Ok(None) };
         if let Some(notes) = moment.notes() {
             prepared.note_key(notes, &key, view);
         }
@@ -168,7 +164,7 @@ impl<M: Medium> Get<M> {
     ) -> Result<Option<R>> {
         let Prepared { engine, table, .. } = &self.prepared;
         let mut statement = transaction.next_statement(engine)?;
-        let Some(key) = self.prepared.key(key)? else { return Ok(None) };
+        let Some(key) = self.prepared.key(key, statement.view.own)? else { return Ok(None) };
         let locked = engine.lock(&mut statement, table, self.prepared.index(), &key, mode)?;
         locked.map(|(row, groups)| read(&Row::new(table, row, groups))).transpose()
     }

@@ -15,6 +15,7 @@ mod upsert;
 pub use self::change::{Changes, Delete, Update};
 pub use self::find::Find;
 pub use self::get::Get;
+pub(crate) use self::prepared::Asked;
 pub use self::range::{KeyBound, Range};
 pub use self::row::Row;
 pub use self::select::{Cells, Scan};

@@ -14,10 +14,26 @@ use crate::schema::Structure;
 use crate::table::Table;
 use crate::table::layout::KeyCells;
 use crate::table::ops::key_cells;
+use crate::transaction::layout::TransactionId;
 use crate::transaction::notes::{Note, Notes, NotingRange, Read};
 use crate::transaction::view::View;
 use crate::value::Value;
 use crate::{Error, Result};
+
+/// A table for which a statement is prepared, and for which transaction, if for one alone.
+pub(crate) struct Asked<'t, M: Medium> {
+    pub(crate) engine: &'t Arc<Root<M>>,
+    pub(crate) table: &'t Arc<Table<M>>,
+    pub(crate) by: Option<TransactionId>,
+}
+
+impl<M: Medium> Clone for Asked<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Medium> Copy for Asked<'_, M> {}
 
 /// An index of a table that a statement was prepared for.
 pub(super) struct Prepared<M: Medium> {
@@ -29,39 +45,31 @@ pub(super) struct Prepared<M: Medium> {
 
 impl<M: Medium> Prepared<M> {
     /// A unique index.
-    pub(super) fn unique(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Self::new(engine, table, name, |index| index.spec.kind.is_unique())
+    pub(super) fn unique(table: Asked<'_, M>, name: &str) -> Result<Self> {
+        Self::new(table, name, |index| index.spec.kind.is_unique())
     }
 
     /// Any index.
-    pub(super) fn any(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Self::new(engine, table, name, |_| true)
+    pub(super) fn any(table: Asked<'_, M>, name: &str) -> Result<Self> {
+        Self::new(table, name, |_| true)
     }
 
     /// An ordered index.
-    pub(super) fn ordered(
-        engine: &Arc<Root<M>>,
-        table: &Arc<Table<M>>,
-        name: &str,
-    ) -> Result<Self> {
-        let found = Self::any(engine, table, name)?;
+    pub(super) fn ordered(table: Asked<'_, M>, name: &str) -> Result<Self> {
+        let found = Self::any(table, name)?;
         match found.index().spec.structure {
             Structure::Ordered => Ok(found),
             Structure::Hash => {
-                let (table, index) = (table.name.clone(), name.to_owned());
+                let (table, index) = (table.table.name.clone(), name.to_owned());
                 Err(Error::NotOrdered { table, index })
             }
         }
     }
 
     /// The index of this name, if `is_right` takes it.
-    fn new(
-        engine: &Arc<Root<M>>,
-        table: &Arc<Table<M>>,
-        name: &str,
-        is_right: impl Fn(&Index<M>) -> bool,
-    ) -> Result<Self> {
-        let index = table.index(name)?;
+    fn new(table: Asked<'_, M>, name: &str, is_right: impl Fn(&Index<M>) -> bool) -> Result<Self> {
+        let Asked { engine, table, by } = table;
+        let index = table.index(name, by)?;
         if !is_right(&index) {
             return Err(table.no_index(name));
         }
@@ -126,12 +134,17 @@ impl<M: Medium> Prepared<M> {
         }
     }
 
-    /// The key with these values; `None` if one of them is NULL: no row has that key.
+    /// The key with these values, for a statement of a transaction, or of none; `None` if one of
+    /// them is NULL: no row has that key.
     #[inline]
-    pub(super) fn key(&self, values: &[Value<'_>]) -> Result<Option<Key>> {
+    pub(super) fn key(
+        &self,
+        values: &[Value<'_>],
+        own: Option<TransactionId>,
+    ) -> Result<Option<Key>> {
         let (table, spec) = (&*self.table, &self.index().spec);
         let columns = &spec.columns;
-        table.require_there()?;
+        table.require_there(own)?;
         self.require_index()?;
         if values.len() != columns.len() {
             return Err(table.wrong_count(columns.len(), values.len()));
@@ -146,9 +159,13 @@ impl<M: Medium> Prepared<M> {
     }
 
     /// The keys that a bound of a range stands for: their beginning.
-    pub(super) fn bound(&self, bound: KeyBound<'_>) -> Result<Bound<OrderedBytes>> {
+    pub(super) fn bound(
+        &self,
+        bound: KeyBound<'_>,
+        own: Option<TransactionId>,
+    ) -> Result<Bound<OrderedBytes>> {
         let (table, columns) = (&*self.table, &self.index().spec.columns);
-        table.require_there()?;
+        table.require_there(own)?;
         self.require_index()?;
         let prefix = |values: &[Value<'_>]| {
             let Some(columns) = columns.get(..values.len()) else {

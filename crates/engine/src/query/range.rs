@@ -1,18 +1,14 @@
 //! Reading the rows of a range of keys, in the order of an index.
 
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
-
 use remanent_pmem::{Mapped, Medium};
+use std::ops::{Bound, ControlFlow};
 
 use super::Row;
-use super::prepared::Prepared;
+use super::prepared::{Asked, Prepared};
 use crate::Result;
 use crate::index::entries::Entries;
 use crate::index::order::{self, Order, Span};
 use crate::index::uses::Use;
-use crate::root::Root;
-use crate::table::Table;
 use crate::table::layout::KeyCells;
 use crate::transaction::Moment;
 use crate::transaction::view::View;
@@ -42,8 +38,8 @@ impl<M: Medium> Clone for Range<M> {
 pub type KeyBound<'b> = Bound<&'b [Value<'b>]>;
 
 impl<M: Medium> Range<M> {
-    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Range { prepared: Prepared::ordered(engine, table, name)? })
+    pub(crate) fn new(table: Asked<'_, M>, name: &str) -> Result<Self> {
+        Ok(Range { prepared: Prepared::ordered(table, name)? })
     }
 
     /// Passes the rows of a range to `visit`, in the order of the index, until it breaks: each
@@ -73,7 +69,8 @@ impl<M: Medium> Range<M> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
         prepared.index().uses.count(Use::Range);
-        let mut span = Span::between(prepared.bound(lower)?, prepared.bound(upper)?);
+        let mut span =
+            Span::between(prepared.bound(lower, view.own)?, prepared.bound(upper, view.own)?);
         let notes = moment.notes();
         let mut noting = notes.map(|notes| prepared.note_range(notes, span.clone(), view));
         let (mut entries, mut most) = (Entries::default(), FEW);

@@ -33,7 +33,7 @@ impl<M: Medium> Table<M> {
         require_kept: impl Fn() -> Result<()>,
         mut visit: impl FnMut(RowId, &[Group; 2]) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
-        self.require_there()?;
+        self.require_there(view.own)?;
         let (mut groups, mut result) = ([Group::new(), Group::new()], None);
         self.for_each_row(|row, place, _| {
             {

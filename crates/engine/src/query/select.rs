@@ -163,7 +163,8 @@ impl<M: Medium, F: Fn(&Cells<'_, M>) -> Result<bool>> Scan<M, F> {
     ) -> Result<Option<Number>> {
         let table = &*self.table;
         let Some(&column) = self.columns.get(at) else { return Err(no_column(table, at)) };
-        let of_type = table.format.cells[column].of_type;
+        let cell = table.format.cells.get(column).ok_or_else(|| no_column(table, column))?;
+        let of_type = cell.of_type;
         let is_right = [Value::Int(0), Value::Float(0.0)].into_iter().any(|zero| {
             T::from_value(zero).is_some()
                 && Number::of(zero).is_some_and(|zero| zero.is_of(of_type))
@@ -201,7 +202,8 @@ impl<M: Medium, F: Fn(&Cells<'_, M>) -> Result<bool>> Scan<M, F> {
         if let Some(notes) = moment.notes() {
             notes.add_all(engine.medium(), table, view.stamp);
         }
-        let has = |group| columns.iter().any(|&column| table.format.cells[column].group == group);
+        let group_of = |column| table.format.cells.get(column).map(|cell| cell.group);
+        let has = |group| columns.iter().any(|&column| group_of(column) == Some(group));
         let require_kept = || engine.require_kept(view);
         let broken = table.scan_groups(view, [0, 1].map(has), require_kept, |id, groups| {
             let cells = Cells { table, columns, id, groups };

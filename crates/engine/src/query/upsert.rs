@@ -1,14 +1,10 @@
 //! Prepared inserts of rows that may be there.
 
-use std::sync::Arc;
-
 use remanent_pmem::{Mapped, Medium};
 
-use super::prepared::Prepared;
+use super::prepared::{Asked, Prepared};
 use super::{Changes, Row};
 use crate::Result;
-use crate::root::Root;
-use crate::table::Table;
 use crate::transaction::statement::Statement;
 use crate::transaction::{Transaction, Upserted};
 use crate::value::Value;
@@ -25,13 +21,8 @@ pub struct Upsert<M: Medium = Mapped> {
 }
 
 impl<M: Medium> Upsert<M> {
-    pub(crate) fn new(
-        engine: &Arc<Root<M>>,
-        table: &Arc<Table<M>>,
-        name: &str,
-        columns: usize,
-    ) -> Result<Self> {
-        Ok(Upsert { prepared: Prepared::unique(engine, table, name)?, columns })
+    pub(crate) fn new(table: Asked<'_, M>, name: &str, columns: usize) -> Result<Self> {
+        Ok(Upsert { prepared: Prepared::unique(table, name)?, columns })
     }
 
     /// Inserts a row of these values, in the order of the columns, and commits that. If a row has

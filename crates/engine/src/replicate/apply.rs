@@ -10,7 +10,7 @@ use crate::query::{Delete, Upsert};
 use crate::schema::{Column, PRIMARY, RESERVED, TableSpec};
 use crate::sequence::ops as sequence;
 use crate::transaction::{
-    Durability, Moment, Resumed, Token, Transaction, TransactionOptions, Upserted,
+    Durability, Moment, Resumed, Sealed, Token, Transaction, TransactionOptions, Upserted,
 };
 use crate::value::{Type, Value};
 use crate::{Error, Result};
@@ -82,7 +82,7 @@ impl<'d, M: Medium> Handles<'d, M> {
             return Err(of.core.wrong_count(columns, row.len()));
         }
         // A column that was added behind the write set keeps its default.
-        let upsert = Upsert::new(&of.engine, &of.core, PRIMARY, values.len())?;
+        let upsert = Upsert::new(of.asked(), PRIMARY, values.len())?;
         let put = upsert.run_in(transaction, &values, |_, new| {
             values.iter().enumerate().try_for_each(|(column, value)| new.set(column, *value))
         })?;
@@ -95,7 +95,7 @@ impl<'d, M: Medium> Handles<'d, M> {
     fn make_way(&mut self, transaction: &mut Transaction<'_, M>, change: &'d Change) -> Result<()> {
         let Change::Put { table, row } = change else { return Ok(()) };
         let (of, delete) = self.get(table)?;
-        let primary = of.core.index(PRIMARY)?;
+        let primary = of.core.index(PRIMARY, None)?;
         let key = primary.spec.columns.iter().map(|column| row.get(*column).map(Value::from));
         let key = key.collect::<Option<Vec<_>>>();
         let key = key.ok_or_else(|| of.core.wrong_count(of.columns().len(), row.len()))?;
@@ -103,21 +103,35 @@ impl<'d, M: Medium> Handles<'d, M> {
     }
 }
 
+/// What a write set has behind its first row, and rows have to fit.
+fn behind_rows(write_set: &WriteSet) -> Vec<&SchemaChange> {
+    let is_before = |change: &&Change| matches!(change, Change::Schema(_));
+    let behind = write_set.changes.iter().skip_while(is_before);
+    behind
+        .filter_map(|change| match change {
+            Change::Schema(
+                of @ (SchemaChange::CreateIndex { .. } | SchemaChange::AddForeignKey { .. }),
+            ) => Some(of),
+            _ => None,
+        })
+        .collect()
+}
+
 impl<M: Medium> Database<M> {
     /// A table of this name, also the one of sequences.
     fn any_table(&self, name: &str) -> Result<Table<M>> {
-        let core = self.engine.table(name).filter(|_| !is_own(name));
+        let core = self.engine.table(name, None).filter(|_| !is_own(name));
         let core = core.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
         Ok(Table::of(&self.engine, core))
     }
 
     /// The table of [`APPLIED`], which is made with the first position.
     fn made_applied(&self) -> Result<Table<M>> {
-        let core = match self.engine.table(APPLIED) {
+        let core = match self.engine.table(APPLIED, None) {
             Some(core) => Ok(core),
             None => match self.engine.create_table(&applied_spec()) {
                 // Another thread may have made it.
-                Err(error @ Error::Schema { .. }) => self.engine.table(APPLIED).ok_or(error),
+                Err(error @ Error::Schema { .. }) => self.engine.table(APPLIED, None).ok_or(error),
                 made => made,
             },
         };
@@ -135,7 +149,9 @@ impl<M: Medium> Database<M> {
     /// One thread at a time applies. Rows have numbers of their own here, and indexes lie where
     /// this database has them. Foreign keys and unique indexes are checked for all of it together.
     /// A change of the schema is one durable step, behind which the position is set by another one;
-    /// it does nothing if it is done already.
+    /// it does nothing if it is done already. So a transaction that has changed the schema is there
+    /// at once as far as its rows go; tables and columns come before them. Unique indexes and
+    /// foreign keys that the write set has behind its rows come with these.
     ///
     /// One fence, and those of statements for blocks; those of the method that changes the schema.
     /// If the rows are too many for that, one for each row: then a row whose foreign key leads to
@@ -200,21 +216,35 @@ impl<M: Medium> Database<M> {
     }
 
     fn noted(&self, moment: &impl Moment<M>, id: u8) -> Result<Option<u64>> {
-        let Some(core) = self.engine.table(APPLIED) else { return Ok(None) };
+        let Some(core) = self.engine.table(APPLIED, None) else { return Ok(None) };
         let get = Table::of(&self.engine, core).prepare_get(PRIMARY)?;
         get.run(moment, &[id.into()], |row| row.get(1))
     }
 
     fn note_in(&self, transaction: &mut Transaction<'_, M>, id: u8, value: u64) -> Result<()> {
-        let set = self.made_applied()?.prepare_upsert(PRIMARY)?;
+        let own = transaction.view_in(&self.engine)?.own;
+        let table = match self.engine.table(APPLIED, own) {
+            // Nobody else may change the schema while it has.
+            None if self.engine.statuses.is_author(own) => {
+                let made = |author, _| self.engine.create_table_by(author, &applied_spec());
+                let core = transaction.alter(&self.engine, made)?;
+                Table::of(&self.engine, core)
+            }
+            Some(core) => Table::of(&self.engine, core),
+            None => self.made_applied()?,
+        };
+        let set = table.prepare_upsert(PRIMARY)?;
         let row = [id.into(), value.into()];
         set.run_in(transaction, &row, |_, new| new.set(1, value)).map(drop)
     }
 
     fn apply_changes(&self, write_set: &WriteSet, position: Option<u64>) -> Result<()> {
         self.give_up_left()?;
+        let behind = behind_rows(write_set);
         for change in &write_set.changes {
-            if let Change::Schema(change) = change {
+            if let Change::Schema(change) = change
+                && !behind.iter().any(|other| std::ptr::eq(*other, change))
+            {
                 self.apply_schema(change)?;
             }
         }
@@ -260,7 +290,8 @@ impl<M: Medium> Database<M> {
         position: Option<u64>,
     ) -> Result<()> {
         let mut handles = Handles::of(self);
-        let mut left: Vec<&Change> = write_set.changes.iter().collect();
+        let is_row = |change: &&Change| !matches!(change, Change::Schema(_));
+        let mut left: Vec<&Change> = write_set.changes.iter().filter(is_row).collect();
         let mut has_made_way = false;
         while !left.is_empty() {
             let (mut refused, mut error) = (Vec::new(), None);
@@ -290,10 +321,39 @@ impl<M: Medium> Database<M> {
             }
             left = refused;
         }
+        for change in behind_rows(write_set) {
+            self.apply_behind_rows(&mut transaction, change)?;
+        }
         if let Some(position) = position {
             self.note_in(&mut transaction, POSITION, position)?;
         }
         transaction.commit()
+    }
+
+    /// Makes what rows have to fit, unless it is there.
+    fn apply_behind_rows(
+        &self,
+        transaction: &mut Transaction<'_, M>,
+        change: &SchemaChange,
+    ) -> Result<()> {
+        match change {
+            SchemaChange::CreateIndex { table, index } => {
+                let table = self.any_table(table)?;
+                let is_there = table.indexes().iter().any(|other| other.name == index.name());
+                if is_there { Ok(()) } else { self.create_index_in(transaction, &table, index) }
+            }
+            SchemaChange::AddForeignKey { table, foreign_key } => {
+                let table = self.any_table(table)?;
+                let mut keys = table.foreign_keys().into_iter();
+                let is_there = keys.any(|other| other.name == foreign_key.name());
+                match is_there {
+                    true => Ok(()),
+                    false => self.add_foreign_key_in(transaction, &table, foreign_key),
+                }
+            }
+            // All others come before the rows.
+            _ => Ok(()),
+        }
     }
 
     /// Changes the schema, unless that was done before.
@@ -308,11 +368,11 @@ impl<M: Medium> Database<M> {
             return Err(Error::Schema { table: name.to_owned(), reason });
         }
         match change {
-            SchemaChange::CreateTable(spec) => match self.engine.table(&spec.name) {
+            SchemaChange::CreateTable(spec) => match self.engine.table(&spec.name, None) {
                 Some(table) if has_columns(&table.columns.load(), &spec.columns) => Ok(()),
                 _ => self.engine.create_table(spec).map(drop),
             },
-            SchemaChange::DropTable { table } => match self.engine.table(table) {
+            SchemaChange::DropTable { table } => match self.engine.table(table, None) {
                 Some(_) => self.engine.drop_table(table),
                 None => Ok(()),
             },
@@ -325,6 +385,12 @@ impl<M: Medium> Database<M> {
                 let table = self.any_table(table)?;
                 let is_there = table.indexes().iter().any(|other| other.name == index.name());
                 if is_there { Ok(()) } else { self.create_index(&table, index) }
+            }
+            // Of a table that is gone, it was done before.
+            SchemaChange::DropIndex { table, .. } | SchemaChange::DropForeignKey { table, .. }
+                if self.any_table(table).is_err() =>
+            {
+                Ok(())
             }
             SchemaChange::DropIndex { table, index } => {
                 let table = self.any_table(table)?;

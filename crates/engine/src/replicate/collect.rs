@@ -41,7 +41,8 @@ impl<M: Medium> Engine<M> {
         let (mut removed, mut put) = (Vec::new(), Vec::new());
         let mut kept_keys = HashSet::new();
         for ((_, row), table) in rows {
-            if table.is_dropped_at(after.stamp) || apply::is_own(&table.name) {
+            let is_left = after.own.is_some() && !table.is_there(after.own);
+            if is_left || table.is_dropped_at(after.stamp) || apply::is_own(&table.name) {
                 continue;
             }
             let states = [self.state_in(&table, row, before)?, self.state_in(&table, row, after)?];
@@ -61,7 +62,10 @@ impl<M: Medium> Engine<M> {
                         removed.push((bits, Change::Remove { table: name(), key }));
                     }
                     if let Some(groups) = now {
-                        let columns = table.columns_at(after.stamp);
+                        let columns = match after.own {
+                            Some(_) => table.columns_for(after.own).len(),
+                            None => table.columns_at(after.stamp),
+                        };
                         let row = all_values(columns, &Row::new(&table, row, groups))?;
                         put.push(Change::Put { table: name(), row });
                     }
@@ -95,7 +99,7 @@ pub(super) fn all_values<M: Medium>(columns: usize, row: &Row<'_, M>) -> Result<
 
 /// The values of a row's primary key.
 fn key_values<M: Medium>(table: &Table<M>, row: &Row<'_, M>) -> Result<Vec<OwnedValue>> {
-    let index = table.index(PRIMARY)?;
+    let index = table.index(PRIMARY, None)?;
     let columns = index.spec.columns.iter();
     columns.map(|column| row.value(*column).map(OwnedValue::from)).collect()
 }

@@ -97,9 +97,11 @@ impl<M: Medium> Transaction<'_, M> {
             let rows = engine.changed_in(slot)?;
             let after = View { stamp: STAMP_MAX, own: slot.id(), place: None };
             let changed = engine.write_set(rows, View::NEWEST, after)?;
+            let promised = engine.promised_changes(slot);
             // Otherwise some rows may have a column that was added meanwhile.
             if engine.schema_version() == schema_version {
-                return Ok(WriteSet { schema_version, ..changed });
+                let changed = WriteSet { schema_version, ..changed };
+                return Ok(changed.with(promised));
             }
         }
     }

@@ -7,17 +7,19 @@ use remanent_pmem::Medium;
 
 use super::apply::is_own;
 use super::collect::all_values;
-use super::write_set::{Change, OwnedValue, SchemaChange, WriteSet};
+use super::write_set::{Change, OwnedValue, Promised, SchemaChange, WriteSet};
 use crate::Error;
-use crate::catalog::{Catalog, TableEntry};
+use crate::catalog::promise::Settled;
+use crate::catalog::{Catalog, IndexEntry, TableEntry};
 use crate::database::{Database, Table};
 use crate::engine::Engine;
 use crate::foreign::spec::ForeignKeyEntry;
-use crate::new_column::NewColumn;
+use crate::new_column::{AddedColumn, NewColumn};
 use crate::query::Row;
 use crate::schema::{Column, NewForeignKey, NewIndex, TableSpec};
 use crate::table::Table as Core;
 use crate::transaction::Snapshot;
+use crate::transaction::slots::HeldSlot;
 
 /// Bytes of rows that a write set has at least, unless they are the last ones of a table.
 const PART_LEN: usize = 64 << 10;
@@ -131,12 +133,16 @@ impl<M: Medium> Engine<M> {
     fn tables_now(&self) -> Tables<'_, M> {
         loop {
             let schema = self.schema.lock(self.medium());
-            let stamp = schema.catalog.stamp;
+            let stamp = schema.catalog.stamp.max(schema.kept_stamp);
             if stamp <= self.stamps.visible() {
-                let tables = schema.tables.iter().zip(&schema.catalog.tables);
-                let tables = tables.filter(|(table, _)| !is_own(&table.name));
-                let all =
-                    tables.map(|(table, entry)| describe(&schema.catalog, table, entry)).collect();
+                // Nobody else sees what an open transaction has made of it.
+                let mut catalog = schema.catalog.clone();
+                catalog.settle(Settled { taken_back_to: 0, ..Settled::OPEN });
+                let of_entry = |entry: &TableEntry| {
+                    let table = schema.tables.iter().find(|table| table.number == entry.number)?;
+                    (!is_own(&table.name)).then(|| describe(&catalog, table, entry))
+                };
+                let all = catalog.tables.iter().filter_map(of_entry).collect();
                 let schema_version = schema.catalog.schema_version;
                 return Tables { snapshot: Snapshot::of(self), schema_version, all };
             }
@@ -164,7 +170,7 @@ fn describe<M: Medium>(
         .partition(|spec| spec.columns.iter().all(|column| *column < entry.columns.len()));
     let spec = TableSpec::of_table(&table.name, &entry.columns, &of_made, entry.tile_rows);
     let name = || table.name.clone();
-    let added = entry.added.iter().map(|added| {
+    let added = entry.added.iter().filter(|added| !added.is_gone).map(|added| {
         let column = NewColumn::of_added(added);
         SchemaChange::AddColumn { table: name(), column }
     });
@@ -179,6 +185,95 @@ fn describe<M: Medium>(
     });
     let (made_by, foreign_keys) = (made_by.collect(), keys.collect());
     Described { core: Arc::clone(table), columns: columns.len(), made_by, foreign_keys }
+}
+
+impl<M: Medium> Engine<M> {
+    /// What the transaction of a slot has made of the schema, in the end.
+    pub(crate) fn promised_changes(&self, slot: &HeldSlot<'_, M>) -> Promised {
+        if !self.statuses.is_author(slot.id()) {
+            return Promised::default();
+        }
+        let schema = self.schema.lock(self.medium());
+        let promised = schema.catalog.promised.as_ref();
+        if promised.is_none_or(|of| Some(of.id()) != slot.id()) {
+            return Promised::default();
+        }
+        let [mut before, mut after] = [(); 2].map(|()| schema.catalog.clone());
+        before.settle(Settled { taken_back_to: 0, ..Settled::OPEN });
+        after.settle(Settled { is_kept: true, ..Settled::OPEN });
+        let mut told = Promised { version: after.schema_version, ..Promised::default() };
+        told.add_gone(&before, &after);
+        for entry in after.tables.iter().filter(|entry| !is_own(&entry.name)) {
+            match before.tables.iter().find(|table| table.number == entry.number) {
+                Some(old) => told.add_new(&after, old, entry),
+                None => {
+                    let Some(core) = schema.table_of(entry.number) else { continue };
+                    let Described { made_by, foreign_keys, .. } = describe(&after, core, entry);
+                    told.before.extend(made_by);
+                    told.behind.extend(foreign_keys);
+                }
+            }
+        }
+        told
+    }
+}
+
+impl Promised {
+    /// What is not there any more: foreign keys before the tables that they refer to.
+    fn add_gone(&mut self, before: &Catalog, after: &Catalog) {
+        let is_told = |table: &&TableEntry| !is_own(&table.name);
+        let (mut indexes, mut tables) = (Vec::new(), Vec::new());
+        for old in before.tables.iter().filter(is_told) {
+            let table = || old.name.clone();
+            let now = after.tables.iter().find(|entry| entry.number == old.number);
+            let has_key = |name: &str| {
+                now.is_some_and(|now| now.foreign_keys.iter().any(|key| key.name == name))
+            };
+            for key in old.foreign_keys.iter().filter(|key| !has_key(&key.name)) {
+                let foreign_key = key.name.clone();
+                self.before.push(SchemaChange::DropForeignKey { table: table(), foreign_key });
+            }
+            let Some(now) = now else {
+                tables.push(SchemaChange::DropTable { table: table() });
+                continue;
+            };
+            let has_index = |number| now.indexes.iter().any(|index| index.number == number);
+            for index in old.indexes.iter().filter(|index| !has_index(index.number)) {
+                let index = index.spec.name.clone();
+                indexes.push(SchemaChange::DropIndex { table: table(), index });
+            }
+        }
+        self.before.extend(indexes.into_iter().chain(tables));
+    }
+
+    /// What a table has got that was there before.
+    fn add_new(&mut self, catalog: &Catalog, old: &TableEntry, now: &TableEntry) {
+        let (table, columns) =
+            (|| now.name.clone(), now.all_columns().cloned().collect::<Vec<_>>());
+        let is_there = |added: &&AddedColumn| !added.is_gone;
+        let count = old.added.iter().filter(is_there).count();
+        for added in now.added.iter().filter(is_there).skip(count) {
+            let column = NewColumn::of_added(added);
+            self.before.push(SchemaChange::AddColumn { table: table(), column });
+        }
+        let had_index = |number| old.indexes.iter().any(|index| index.number == number);
+        for IndexEntry { spec, .. } in now.indexes.iter().filter(|of| !had_index(of.number)) {
+            let change =
+                SchemaChange::CreateIndex { table: table(), index: NewIndex::of(spec, &columns) };
+            match spec.kind.is_unique() {
+                true => self.behind.push(change),
+                false => self.before.push(change),
+            }
+        }
+        let had_key = |name: &str| old.foreign_keys.iter().any(|key| key.name == name);
+        for key in now.foreign_keys.iter().filter(|key| !had_key(&key.name)) {
+            let foreign_key = described_key(&catalog.tables, &columns, key);
+            self.behind.extend(
+                foreign_key
+                    .map(|foreign_key| SchemaChange::AddForeignKey { table: table(), foreign_key }),
+            );
+        }
+    }
 }
 
 /// A foreign key by the names of its columns.

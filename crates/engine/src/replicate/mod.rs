@@ -1,7 +1,7 @@
 //! What a database tells others of its commits, so that they follow it: write sets by primary keys,
 //! in the order of commits; a gate between durable and acknowledged; applying write sets.
 
-mod apply;
+pub(crate) mod apply;
 pub(crate) mod collect;
 mod database;
 mod export;

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use remanent_pmem::Medium;
 
-use super::apply;
 use super::write_set::{SchemaChange, WriteSet};
 use crate::catalog::Catalog;
+use crate::catalog::promise::{Author, Promised};
 use crate::engine::Engine;
 use crate::transaction::stamps::Commit;
 use crate::{Error, Result};
@@ -48,16 +48,9 @@ impl<M: Medium> Altering<'_, M> {
 }
 
 impl<M: Medium> Engine<M> {
-    /// The same for a change of this table.
-    pub(crate) fn begin_altering_of(&self, table: &str, catalog: &mut Catalog) -> Altering<'_, M> {
-        match apply::is_own(table) {
-            true => Altering::untold(),
-            false => self.begin_altering(catalog),
-        }
-    }
-
     /// Shows the schema of a catalog that is durable. The caller has the lock of the schema.
     pub(crate) fn show_schema(&self, catalog: &Catalog) {
+        self.statuses.set_author(catalog.promised.as_ref().map(Promised::id));
         // Release: before anybody can go by the new schema; partner of the load below.
         self.schema_version.store(catalog.schema_version, Ordering::Release);
     }
@@ -70,8 +63,11 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Gives the change that a catalog makes its place among commits, before anybody can go by it.
-    /// The caller has the lock of the schema.
-    pub(crate) fn begin_altering(&self, catalog: &mut Catalog) -> Altering<'_, M> {
+    /// The caller has the lock of the schema. That of a transaction has its place once it commits.
+    pub(crate) fn begin_altering(&self, author: Author, catalog: &mut Catalog) -> Altering<'_, M> {
+        if author != Author::Alone {
+            return Altering::untold();
+        }
         catalog.schema_version += 1;
         if !self.stamps.has_gate() {
             return Altering::untold();

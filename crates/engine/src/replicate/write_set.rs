@@ -39,8 +39,9 @@ pub enum Change {
         /// Values of all columns that the table had then, in their order.
         row: Vec<OwnedValue>,
     },
-    /// The schema was changed. A database tells nothing else in the same write set; who applies one
-    /// changes the schema before any row.
+    /// The schema was changed: by itself, or by a transaction. Of that, what is gone and what is
+    /// new comes before the rows; unique indexes and foreign keys that tables have got come behind
+    /// them, since the rows make them possible.
     Schema(SchemaChange),
 }
 
@@ -91,6 +92,17 @@ pub enum SchemaChange {
         /// Its name.
         foreign_key: String,
     },
+}
+
+/// What a transaction has made of the schema, as others are told.
+#[derive(Debug, Default)]
+pub(crate) struct Promised {
+    /// The version of the schema that it makes; 0 if it has not changed it.
+    pub(crate) version: u64,
+    /// Before its rows: what is gone, and then what is new.
+    pub(crate) before: Vec<SchemaChange>,
+    /// What its rows have to fit: unique indexes and foreign keys.
+    pub(crate) behind: Vec<SchemaChange>,
 }
 
 impl SchemaChange {
@@ -160,5 +172,18 @@ impl WriteSet {
     /// One with a change of the schema.
     pub(crate) fn of_schema(schema_version: u64, change: SchemaChange) -> Self {
         WriteSet { schema_version, changes: vec![Change::Schema(change)] }
+    }
+
+    /// The same with what its transaction has made of the schema.
+    pub(crate) fn with(self, promised: Promised) -> Self {
+        let Promised { version, before, behind } = promised;
+        if version == 0 {
+            return self;
+        }
+        let [before, behind] = [before, behind].map(|of| of.into_iter().map(Change::Schema));
+        WriteSet {
+            schema_version: version,
+            changes: before.chain(self.changes).chain(behind).collect(),
+        }
     }
 }

@@ -6,6 +6,7 @@ use remanent_pmem::Medium;
 
 use super::block::Block;
 use super::spec::SequenceSpec;
+use crate::database::Table as Handle;
 use crate::query::{Changes, Delete, Row, Update};
 use crate::root::Root;
 use crate::schema::{NAME_LEN_MAX, PRIMARY, TableSpec};
@@ -41,12 +42,12 @@ pub(crate) fn spec() -> TableSpec {
 
 /// The table, which is made with the first sequence.
 fn made_table<M: Medium>(engine: &Root<M>) -> Result<Arc<Table<M>>> {
-    if let Some(table) = engine.table(TABLE) {
+    if let Some(table) = engine.table(TABLE, None) {
         return Ok(table);
     }
     match engine.create_table(&spec()) {
         // Another thread may have made it.
-        Err(error @ Error::Schema { .. }) => engine.table(TABLE).ok_or(error),
+        Err(error @ Error::Schema { .. }) => engine.table(TABLE, None).ok_or(error),
         made => made,
     }
 }
@@ -80,7 +81,7 @@ pub(super) fn create<M: Medium>(engine: &Arc<Root<M>>, spec: &SequenceSpec) -> R
     let insert =
         || engine.alone(|statement| engine.insert(statement, &table, values.len(), &values));
     match until_free(engine, insert) {
-        Ok(_) => Update::new(engine, &table, PRIMARY),
+        Ok(_) => Update::new(Handle::of(engine, table).asked(), PRIMARY),
         Err(Error::Unique { .. }) => {
             let reason = "a sequence of this name is there".to_owned();
             Err(Error::Sequence { sequence: spec.name.clone(), reason })
@@ -91,9 +92,9 @@ pub(super) fn create<M: Medium>(engine: &Arc<Root<M>>, spec: &SequenceSpec) -> R
 
 /// Drops a sequence.
 pub(super) fn drop<M: Medium>(engine: &Arc<Root<M>>, name: &str) -> Result<()> {
-    let dropped = match engine.table(TABLE) {
+    let dropped = match engine.table(TABLE, None) {
         Some(table) if name.len() <= NAME_LEN_MAX => {
-            let delete = Delete::new(engine, &table, PRIMARY)?;
+            let delete = Delete::new(Handle::of(engine, table).asked(), PRIMARY)?;
             until_free(engine, || delete.run(&[name.into()]))?
         }
         _ => false,
@@ -103,9 +104,9 @@ pub(super) fn drop<M: Medium>(engine: &Arc<Root<M>>, name: &str) -> Result<()> {
 
 /// The names of all sequences, in order.
 pub(super) fn names<M: Medium>(engine: &Arc<Root<M>>) -> Result<Vec<String>> {
-    let Some(table) = engine.table(TABLE) else { return Ok(Vec::new()) };
+    let Some(table) = engine.table(TABLE, None) else { return Ok(Vec::new()) };
     let mut names = Vec::new();
-    crate::database::Table::of(engine, table)
+    Handle::of(engine, table)
         .scan(&Snapshot::of(engine), |row| {
             match row.get::<&str>(NAME) {
                 Ok(name) => names.push(name.to_owned()),
@@ -120,9 +121,9 @@ pub(super) fn names<M: Medium>(engine: &Arc<Root<M>>) -> Result<Vec<String>> {
 
 /// What changes the row of a sequence that is there.
 pub(super) fn find<M: Medium>(engine: &Arc<Root<M>>, name: &str) -> Result<Update<M>> {
-    let table = engine.table(TABLE).filter(|_| name.len() <= NAME_LEN_MAX);
+    let table = engine.table(TABLE, None).filter(|_| name.len() <= NAME_LEN_MAX);
     let table = table.ok_or_else(|| no_sequence(name))?;
-    let update = Update::new(engine, &table, PRIMARY)?;
+    let update = Update::new(Handle::of(engine, table).asked(), PRIMARY)?;
     let found = until_free(engine, || update.run(&[name.into()], |_, _| Ok(())))?;
     found.map(|()| update).ok_or_else(|| no_sequence(name))
 }

@@ -24,7 +24,7 @@ impl<M: Medium> Table<M> {
         let mut copied = Copied::default();
         // Tiles that come later have rows of statements that keep the index.
         for number in 0..self.tile_count() {
-            self.require_there()?;
+            self.require_not_dropped()?;
             self.build_tile(index, number, &mut copied)?;
             // A faulty medium reads as zeros: as if there were no rows.
             self.heap.verify()?;

@@ -16,7 +16,7 @@
 
 use std::cmp;
 use std::ops::{Index, Range};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
@@ -84,6 +84,9 @@ pub(crate) struct Cells {
     others_len: usize,
     added: [OnceLock<Box<[OnceLock<AddedCell>]>>; SHELVES],
     added_count: AtomicUsize,
+    /// How many of them are gone: their places stay empty, and the columns behind them have the
+    /// numbers that follow.
+    gone_count: AtomicUsize,
 }
 
 /// The cell of an added column.
@@ -94,11 +97,17 @@ struct AddedCell {
     start: usize,
     /// What rows have there that were given nothing else.
     default: Box<[u8]>,
+    is_gone: AtomicBool,
 }
 
 impl AddedCell {
     fn end(&self) -> usize {
         self.start + self.default.len()
+    }
+
+    fn is_gone(&self) -> bool {
+        // Acquire: partner of the store in `remove_last`.
+        self.is_gone.load(Ordering::Acquire)
     }
 
     /// The default's bytes; `None` if that is NULL.
@@ -114,7 +123,10 @@ impl Index<usize> for Cells {
 
     #[inline(always)]
     fn index(&self, column: usize) -> &Cell {
-        self.get(column).expect("a column of the table")
+        // Who has an index, or a handle, of a transaction that has taken columns back may ask for
+        // one of those for a moment.
+        let gone = || self.added().next_back().map(|added| &added.cell);
+        self.get(column).or_else(gone).expect("a column of the table")
     }
 }
 
@@ -123,7 +135,8 @@ impl Cells {
     pub(super) fn of(made: Vec<Cell>, others_len: usize) -> Self {
         let added = [const { OnceLock::new() }; SHELVES];
         let values = Box::default();
-        Cells { made, values, others_len, added, added_count: AtomicUsize::new(0) }
+        let [added_count, gone_count] = [const { AtomicUsize::new(0) }; 2];
+        Cells { made, values, others_len, added, added_count, gone_count }
     }
 
     /// Has the values of encoded columns read from dictionaries.
@@ -146,7 +159,7 @@ impl Cells {
     pub(crate) fn get(&self, column: usize) -> Option<&Cell> {
         match self.made.get(column) {
             Some(cell) => Some(cell),
-            None => self.added_at(column - self.made.len()).map(|added| &added.cell),
+            None => self.added_column(column - self.made.len()).map(|added| &added.cell),
         }
     }
 
@@ -172,6 +185,25 @@ impl Cells {
         cells.get(number - SHELF_LEN * ((1 << shelf) - 1))?.get()
     }
 
+    /// The cell of an added column, by the column's number among them.
+    #[cold]
+    fn added_column(&self, number: usize) -> Option<&AddedCell> {
+        // Acquire: partner of the store in `remove_last`.
+        match self.gone_count.load(Ordering::Acquire) {
+            0 => self.added_at(number),
+            _ => self.added().filter(|added| !added.is_gone()).nth(number),
+        }
+    }
+
+    /// Removes the column that was added last. One caller at a time, and nobody reads the column.
+    pub(crate) fn remove_last(&self) {
+        let Some(last) = self.added().rev().find(|added| !added.is_gone()) else { return };
+        // Release: before the count; partner of the load in `is_gone`.
+        last.is_gone.store(true, Ordering::Release);
+        // Release: partner of the load in `added_column`.
+        self.gone_count.fetch_add(1, Ordering::Release);
+    }
+
     fn added(&self) -> impl DoubleEndedIterator<Item = &AddedCell> {
         (0..self.added_count()).filter_map(|number| self.added_at(number))
     }
@@ -189,7 +221,10 @@ impl Cells {
         let cells = self.added[shelf].get_or_init(empty);
         let place = &cells[number - SHELF_LEN * ((1 << shelf) - 1)];
         let default = default.into();
-        place.set(AddedCell { cell, start, default }).expect("columns are added one by one");
+        let is_gone = AtomicBool::new(false);
+        place
+            .set(AddedCell { cell, start, default, is_gone })
+            .expect("columns are added one by one");
         // Release: the cell is there; partner of the load in `added_count`.
         self.added_count.store(number + 1, Ordering::Release);
     }
@@ -279,7 +314,7 @@ impl Cells {
 
     #[cold]
     fn default_of(&self, column: usize) -> Option<&[u8]> {
-        let added = self.added_at(column.checked_sub(self.made.len())?);
+        let added = self.added_column(column.checked_sub(self.made.len())?);
         added.and_then(AddedCell::default_value)
     }
 }

@@ -214,8 +214,9 @@ impl<M: Medium> Table<M> {
             found.violations.push(Violation::new(head, what));
         }
         let is_other = |seen: &RowId| *seen != row && self.has_key(*seen, index, &key);
-        if is_committed && index.is_unique_in(&key) && index.candidates(&key)?.iter().any(is_other)
-        {
+        // One that is promised is unique by the rows of its transaction.
+        let is_unique = index.presence.is_there(|| false) && index.is_unique_in(&key);
+        if is_committed && is_unique && index.candidates(&key)?.iter().any(is_other) {
             let what = format!("another row has the same key in the index {:?}", index.spec.name);
             found.violations.push(Violation::new(head, what));
         }

@@ -14,8 +14,8 @@ mod search;
 mod since;
 pub(crate) mod version;
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use remanent_pmem::heap::Heap;
@@ -32,7 +32,9 @@ use crate::dictionary::Dictionary;
 use crate::foreign::Foreign;
 use crate::index::{Index, IndexSet, Key, Member};
 use crate::new_column::AddedColumn;
+use crate::presence::Presence;
 use crate::schema::{Column, Placement};
+use crate::transaction::layout::TransactionId;
 use crate::transaction::statuses::Statuses;
 use crate::value::{CELL_LEN_MAX, Value};
 use crate::{Error, Result};
@@ -44,7 +46,7 @@ pub(crate) struct Table<M: Medium> {
     /// Its number, which no other table of the database has, or had.
     pub(crate) number: u32,
     /// Columns are added behind the others, while handles have those that they know.
-    pub(crate) columns: ArcSwap<Vec<Column>>,
+    pub(crate) columns: ArcSwap<Columns>,
     pub(crate) format: Format,
     /// Those of the columns that the table was made with.
     pub(crate) dictionaries: Box<[Option<Dictionary<M>>]>,
@@ -54,12 +56,33 @@ pub(crate) struct Table<M: Medium> {
     pub(crate) state: u64,
     /// What became of the transactions that rows name.
     pub(crate) statuses: Arc<Statuses>,
-    /// The catalog does not lead to it any more.
-    is_dropped: AtomicBool,
+    pub(crate) presence: Presence,
     since: Since,
     free: FreeRows,
     tile_locks: TileLocks,
     pub(crate) rebuilding: Rebuilding,
+}
+
+/// The columns of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    all: Arc<Vec<Column>>,
+    /// How many at the end are there for a transaction alone, which has added them.
+    promised: usize,
+}
+
+impl Columns {
+    pub(crate) fn of(all: Vec<Column>) -> Self {
+        Columns { all: Arc::new(all), promised: 0 }
+    }
+}
+
+impl Deref for Columns {
+    type Target = [Column];
+
+    fn deref(&self) -> &[Column] {
+        &self.all
+    }
 }
 
 impl<M: Medium> Table<M> {
@@ -68,31 +91,75 @@ impl<M: Medium> Table<M> {
         self.heap.medium()
     }
 
-    /// Says that the catalog does not lead to the table any more.
-    pub(crate) fn set_dropped(&self) {
-        // Release: partner of the load in `is_dropped`.
-        self.is_dropped.store(true, Ordering::Release);
-    }
-
+    /// Whether the catalog does not lead to it any more.
     pub(crate) fn is_dropped(&self) -> bool {
-        // Acquire: partner of the store in `set_dropped`.
-        self.is_dropped.load(Ordering::Acquire)
+        self.presence.is_gone()
     }
 
-    /// Refuses a statement on a table that was dropped.
+    /// Whether the table is there for a transaction; for all others, if it is none.
     #[inline]
-    pub(crate) fn require_there(&self) -> Result<()> {
+    pub(crate) fn is_there(&self, own: Option<TransactionId>) -> bool {
+        self.presence.is_there(|| self.statuses.is_author(own))
+    }
+
+    /// Refuses a statement on a table that is not there.
+    #[inline]
+    pub(crate) fn require_there(&self, own: Option<TransactionId>) -> Result<()> {
+        match self.is_there(own) {
+            true => Ok(()),
+            false => Err(Error::NoSuchTable { table: self.name.clone() }),
+        }
+    }
+
+    /// Refuses what goes through all rows of a table that was dropped.
+    pub(crate) fn require_not_dropped(&self) -> Result<()> {
         match self.is_dropped() {
             true => Err(Error::NoSuchTable { table: self.name.clone() }),
             false => Ok(()),
         }
     }
 
-    /// The index of this name.
-    pub(crate) fn index(&self, name: &str) -> Result<Arc<Index<M>>> {
-        let set = self.indexes.load();
-        let found = set.named().find(|index| index.spec.name == name);
+    /// The index of this name that is there for a transaction.
+    pub(crate) fn index(&self, name: &str, own: Option<TransactionId>) -> Result<Arc<Index<M>>> {
+        let (set, is_author) = (self.indexes.load(), self.statuses.is_author(own));
+        let found = set.named(is_author).find(|index| index.spec.name == name);
         found.cloned().ok_or_else(|| self.no_index(name))
+    }
+
+    /// The columns that are there for a transaction.
+    pub(crate) fn columns_for(&self, own: Option<TransactionId>) -> Arc<Vec<Column>> {
+        let columns = self.columns.load();
+        match columns.promised == 0 || self.statuses.is_author(own) {
+            true => Arc::clone(&columns.all),
+            false => Arc::new(columns.all[..columns.all.len() - columns.promised].to_vec()),
+        }
+    }
+
+    /// Says that the first column that its transaction alone has is there for everybody, from
+    /// commits with this stamp on. One caller at a time.
+    pub(crate) fn keep_column(&self, stamp: u64) {
+        let Columns { all, promised } = self.columns.load().as_ref().clone();
+        self.note_kept(all.len() - promised, stamp);
+        self.columns.store(Arc::new(Columns { all, promised: promised.saturating_sub(1) }));
+    }
+
+    /// Removes the last of these columns, but for its [cells](cells::Cells::remove_last). One
+    /// caller at a time.
+    pub(crate) fn remove_column(&self) {
+        let Columns { all, promised } = self.columns.load().as_ref().clone();
+        let all = Arc::new(all[..all.len() - 1].to_vec());
+        self.columns.store(Arc::new(Columns { all, promised: promised.saturating_sub(1) }));
+        self.forget_promised();
+    }
+
+    /// Says that so many columns at the end are there for their transaction alone. Opening does.
+    pub(crate) fn set_promised_columns(&self, promised: usize) {
+        let all = Arc::clone(&self.columns.load().all);
+        self.forget_all_promised();
+        for column in all.len() - promised..all.len() {
+            self.note_promised(column);
+        }
+        self.columns.store(Arc::new(Columns { all, promised }));
     }
 
     #[cold]
@@ -110,13 +177,13 @@ impl<M: Medium> Table<M> {
     /// The index to which one was moved that is not in use any more; `None` if it was dropped.
     pub(crate) fn moved_to(&self, index: &Index<M>) -> Option<Arc<Index<M>>> {
         let set = self.indexes.load();
-        set.named().find(|other| other.id == index.id && other.is_in_use()).cloned()
+        set.live().find(|other| other.id == index.id && other.is_in_use()).cloned()
     }
 
     /// The index that has an [`id`](Index) and is found by its name; `None` if it was dropped.
     pub(crate) fn live_index(&self, id: u32) -> Option<Arc<Index<M>>> {
         let set = self.indexes.load();
-        set.named().find(|index| index.id == id).cloned()
+        set.live().find(|index| index.id == id).cloned()
     }
 
     /// Removes a word from the indexes that have an [`id`](Index), if it is there.
@@ -201,14 +268,20 @@ impl<M: Medium> Table<M> {
         (tile < self.tile_count().min(TILES_MAX)).then(|| self.tile(tile))
     }
 
-    /// Adds a column, which the catalog has, for commits behind this stamp. One caller at a time.
-    pub(crate) fn add_column(&self, added: &AddedColumn, stamp: u64) {
-        self.note_added(stamp);
+    /// Adds a column, which the catalog has, for commits behind this stamp; or if there is none,
+    /// for a transaction that has added it. One caller at a time.
+    pub(crate) fn add_column(&self, added: &AddedColumn, stamp: Option<u64>) {
+        let Columns { all, promised } = self.columns.load().as_ref().clone();
+        match stamp {
+            Some(stamp) => self.note_added(all.len(), stamp),
+            None => self.note_promised(all.len()),
+        }
         // Before a handle knows it.
         added.add_to(&self.format.cells);
-        let mut columns = self.columns.load().to_vec();
-        columns.push(added.column.clone());
-        self.columns.store(Arc::new(columns));
+        let mut all = all.to_vec();
+        all.push(added.column.clone());
+        let promised = promised + usize::from(stamp.is_none());
+        self.columns.store(Arc::new(Columns { all: Arc::new(all), promised }));
     }
 
     /// Name of a column. One that is being added has none yet, but a number.
@@ -247,7 +320,10 @@ impl<M: Medium> Table<M> {
                 let id = self.id_of(column, value)?;
                 group[cell.range()].copy_from_slice(&id.to_le_bytes());
             }
-            (value, _) => self.encode(column, value, &mut group[cell.range()])?,
+            (value, _) => {
+                let encoded = cell.of_type.encode(value, &mut group[cell.range()]);
+                encoded.map_err(|reason| self.refused(column, reason))?;
+            }
         }
         Ok(())
     }
@@ -283,9 +359,10 @@ impl<M: Medium> Table<M> {
 
     /// Has new handles know where the index of a dictionary lies. One caller at a time.
     pub(crate) fn set_dictionary_placement(&self, column: usize, placement: Placement) {
-        let mut columns = self.columns.load().to_vec();
-        columns[column].dictionary = Some(placement);
-        self.columns.store(Arc::new(columns));
+        let Columns { all, promised } = self.columns.load().as_ref().clone();
+        let mut all = all.to_vec();
+        all[column].dictionary = Some(placement);
+        self.columns.store(Arc::new(Columns { all: Arc::new(all), promised }));
     }
 
     /// The dictionaries whose indexes are being rebuilt.

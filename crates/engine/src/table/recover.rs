@@ -1,13 +1,11 @@
 //! Opening a table: how many tiles it has, and which blocks are its own.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 
-use super::Table;
 use super::extension::TileLocks;
 use super::free::FreeRows;
 use super::layout::{
@@ -16,10 +14,12 @@ use super::layout::{
 };
 use super::rebuild::Rebuilding;
 use super::since::Since;
+use super::{Columns, Table};
 use crate::Result;
 use crate::catalog::TableEntry;
 use crate::dictionary::Dictionary;
 use crate::index::{Index, IndexSet};
+use crate::presence::Presence;
 use crate::transaction::recover::Completed;
 use crate::transaction::statuses::Statuses;
 
@@ -46,8 +46,9 @@ impl<M: Medium> Table<M> {
         }
         let values = by_column.iter().map(|of| of.as_ref().map(|of| Arc::clone(&of.values)));
         format.cells.set_values(values.collect());
-        columns.extend(added.into_iter().map(|added| added.column));
-        let columns = ArcSwap::from_pointee(columns);
+        let added = added.into_iter().filter(|added| !added.is_gone);
+        columns.extend(added.map(|added| added.column));
+        let columns = ArcSwap::from_pointee(Columns::of(columns));
         let tiles = count_tiles(heap.medium(), number, state)?;
         let mut rebuilding = Rebuilding::of(0);
         for index in indexes.iter_mut().filter(|index| index.rows.header().is_none()) {
@@ -56,7 +57,7 @@ impl<M: Medium> Table<M> {
         }
         let (heap, statuses) = (Arc::clone(heap), Arc::clone(statuses));
         let free = FreeRows::of(tiles);
-        let indexes = ArcSwap::from_pointee(IndexSet::live(indexes));
+        let indexes = ArcSwap::from_pointee(IndexSet::of_indexes(indexes));
         Ok(Table {
             heap,
             name,
@@ -67,7 +68,7 @@ impl<M: Medium> Table<M> {
             indexes,
             state,
             statuses,
-            is_dropped: AtomicBool::new(false),
+            presence: Presence::default(),
             since: Since::default(),
             free,
             tile_locks: TileLocks::new(),

@@ -27,7 +27,8 @@ impl<M: Medium> Engine<M> {
         if open.deferred.is_at_commit {
             open.statement += 1;
             let left = open.deferred.steps_until(to);
-            return self.take_back(slot, left);
+            let taken_back = self.take_back(slot, left);
+            return taken_back.and(self.take_promises_back(slot, to));
         }
         let medium = self.medium();
         slot.flush_published(medium);
@@ -77,6 +78,7 @@ impl<M: Medium> Engine<M> {
         let extent = Extent::Behind { statement, locked: &locked, lock };
         // All that it changes is durable when it returns.
         let undone = self.undo(&rows, by, extent, |_| {});
+        let undone = undone.and_then(|()| self.take_promises_back(slot, statement));
         let is_left = |of: &Written<M>| {
             let claim = of.table.place(of.row).map(|place| of.table.claim(place));
             claim.and_then(Claim::as_pending).is_some_and(|pending| pending.by == by)

@@ -9,6 +9,7 @@ use remanent_pmem::{LINE_LEN, Medium};
 use smallvec::SmallVec;
 
 use super::collect::{After, Garbage, OldWords, SPARE, TOGETHER, VERSIONS, old_keys_of};
+use super::held::Held;
 use super::layout::{Content, ShortId, State};
 use super::notes::Notes;
 use super::slots::{HeldSlot, Open, Written};
@@ -17,6 +18,7 @@ use super::statuses::Fate;
 use super::unwritten::RowName;
 use crate::engine::Engine;
 use crate::replicate::collect::ChangedRows;
+use crate::replicate::write_set::Promised;
 use crate::table::layout::State as RowState;
 use crate::table::layout::{Claim, Committed, Pending};
 use crate::table::ops::RowPlace;
@@ -34,6 +36,9 @@ struct Undone<'w, M: Medium> {
     is_whole: bool,
     words: OldWords<M>,
 }
+
+/// What a transaction has changed: rows, and the schema.
+pub(super) type Altered<M> = (ChangedRows<M>, Promised);
 
 /// What a transaction that has ended leaves to be done, by who has its slot.
 pub(super) struct Ended<M: Medium> {
@@ -96,7 +101,8 @@ impl<M: Medium> Engine<M> {
         if open.statement == 0 {
             return self.end_unchanged(slot);
         }
-        let commit = match self.validated(slot) {
+        let held = self.hold_promises(slot);
+        let commit = match self.validated(slot, &held) {
             Ok(Some(commit)) => commit.proceed(),
             Ok(None) => self.stamps.begin(medium),
             Err(error) => return self.abort(slot).and(Err(error)),
@@ -106,7 +112,7 @@ impl<M: Medium> Engine<M> {
         // acknowledged.
         medium.fence();
         self.heap.verify()?;
-        self.has_committed(slot, commit)
+        self.has_committed(slot, commit, held)
     }
 
     /// Ends a transaction that has changed nothing. It leaves no trace: as if it had been given up.
@@ -133,14 +139,19 @@ impl<M: Medium> Engine<M> {
         &self,
         slot: &mut HeldSlot<'_, M>,
         commit: Commit<'_, M>,
+        held: Held<M>,
     ) -> Result<()> {
         let stamp = commit.stamp;
         let Some(id) = slot.id() else { return Ok(()) };
         let sweeping = self.keep_others_from(slot);
         slot.set_fate(Fate::Committed(stamp));
-        let changed = self.stamps.has_gate().then(|| self.changed_in(slot));
+        let told = self.stamps.has_gate().then(|| self.told_of(slot));
+        // Before others see its rows, and before the slot is used for others.
+        self.keep_promises(slot, stamp)?;
+        // Not longer: the next one that changes the schema may hold the same tables.
+        drop(held);
         let mut commit = Some(commit);
-        if changed.is_none() && sweeping.is_none() {
+        if told.is_none() && sweeping.is_none() {
             // Nobody is asked: others see it at once.
             commit = None;
         }
@@ -153,16 +164,25 @@ impl<M: Medium> Engine<M> {
         // Without what others wait for: the gate may take its time. But who gets a lock next sees
         // what was committed under it.
         let _unlocking = Unlocking { engine: self, locked, slot: slot.index };
-        commit.map_or(Ok(()), |commit| self.end_commit(commit, changed))
+        commit.map_or(Ok(()), |commit| self.end_commit(commit, told))
     }
 
-    /// Ends a commit. `changed` are its rows, if there was a gate when it was written.
+    /// Ends a commit. `told` is what it has changed, if there was a gate when it was written.
     pub(super) fn end_commit(
         &self,
         commit: Commit<'_, M>,
-        changed: Option<Result<ChangedRows<M>>>,
+        told: Option<Result<Altered<M>>>,
     ) -> Result<()> {
-        commit.end(|stamp| self.committed_set(changed.unwrap_or_else(|| Ok(Vec::new()))?, stamp))
+        commit.end(|stamp| {
+            let nothing = || Ok((ChangedRows::new(), Promised::default()));
+            let (rows, promised) = told.unwrap_or_else(nothing)?;
+            Ok(self.committed_set(rows, stamp)?.with(promised))
+        })
+    }
+
+    /// What the transaction of a slot has changed, which has committed.
+    pub(super) fn told_of(&self, slot: &HeldSlot<'_, M>) -> Result<Altered<M>> {
+        Ok((self.changed_in(slot)?, self.promised_changes(slot)))
     }
 
     /// The rows that the transaction of a slot has changed. Looks at all rows if an earlier process
@@ -210,10 +230,12 @@ impl<M: Medium> Engine<M> {
         }
         let _sweeping = self.keep_others_from(slot);
         slot.set_fate(Fate::Aborted);
+        // Before the slot is used for others.
+        let broken = self.take_promises_back(slot, 0);
         let Ended { rows, locked } = self.forget(slot, None);
         self.unlock(&locked, slot.index);
         let undone = self.undo(&rows, id.short(), Extent::All, |line| slot.has_published(line));
-        taken_back.and(undone)
+        taken_back.and(broken).and(undone)
     }
 
     /// Ends the transaction of a slot, and returns what it leaves to be done.

@@ -103,7 +103,7 @@ impl<M: Medium> Tie<M> {
     #[cold]
     fn in_the_way(&self, holder: Holder) -> InTheWay {
         let (table, index, key) = self.told();
-        (holder, Box::new(Told { table, index, key }))
+        (holder, Box::new(Told::Key { table, index, key }))
     }
 
     #[cold]
@@ -145,7 +145,10 @@ impl<M: Medium> Engine<M> {
     ) -> Result<Ties<M>> {
         match set.foreign.is_empty() || statement.is_deferred() {
             true => Ok(Ties::new()),
-            false => self.ties(table, set, states, Some(row)),
+            false => {
+                let is_author = self.statuses.is_author(statement.view.own);
+                self.ties(table, (set, is_author), states, Some(row))
+            }
         }
     }
 
@@ -172,7 +175,7 @@ impl<M: Medium> Engine<M> {
     fn ties(
         &self,
         table: &Table<M>,
-        set: &IndexSet<M>,
+        (set, is_author): (&IndexSet<M>, bool),
         [old, new]: [Option<&[Group; 2]>; 2],
         own: Option<RowId>,
     ) -> Result<Ties<M>> {
@@ -184,14 +187,17 @@ impl<M: Medium> Engine<M> {
             (Some(old), Some(new)) => cells.bytes_of(*column, old) != cells.bytes_of(*column, new),
             _ => true,
         };
-        let as_child = set.foreign.to_parents.iter().map(|of| (&of.child.columns, of_new));
-        let as_parent = set.foreign.to_children.iter().map(|of| (&of.parent.columns, of_old));
+        let counts = |of: &&Arc<ForeignKey<M>>| of.counts_for(is_author);
+        let as_child =
+            set.foreign.to_parents.iter().filter(counts).map(|of| (&of.child.columns, of_new));
+        let as_parent =
+            set.foreign.to_children.iter().filter(counts).map(|of| (&of.parent.columns, of_old));
         for (columns, needed) in as_child.chain(as_parent) {
             if let Some(cells) = needed.filter(|_| columns.iter().any(changes)) {
                 table.require_values(columns, cells)?;
             }
         }
-        for of in &set.foreign.to_parents {
+        for of in set.foreign.to_parents.iter().filter(counts) {
             let Some(parent) = of.parent.table() else { continue };
             let own = own.filter(|_| of.is_within_one_table());
             let key = |row: &[Group; 2]| of.key_of_parent(table, &parent, key_cells(row));
@@ -203,7 +209,7 @@ impl<M: Medium> Engine<M> {
             }
         }
         let Some(old) = old else { return Ok(ties) };
-        for of in &set.foreign.to_children {
+        for of in set.foreign.to_children.iter().filter(counts) {
             let Some(child) = of.child.table() else { continue };
             let own = own.filter(|_| of.is_within_one_table());
             let key = |row: &[Group; 2]| of.own_key(table, key_cells(row));
@@ -471,7 +477,8 @@ impl<M: Medium> Engine<M> {
         let both = |made: &Made| [made.before().clone(), made.newest().clone()];
         let made = self.statuses.unwritten.get(self.medium(), slot, row.name(), both);
         let Some([before, newest]) = made else { return Ok(None) };
-        for tie in &self.ties(&row.table, &set, [before.as_ref(), newest.as_ref()], None)? {
+        let set = (&**set, self.statuses.is_author(view.own));
+        for tie in &self.ties(&row.table, set, [before.as_ref(), newest.as_ref()], None)? {
             let _key = self.keys.lock(self.medium(), std::iter::once(tie.lock()));
             // Another row may have the key by now.
             if tie.kind != Kind::Parent && self.has_parent(&row.table, tie, view)? {

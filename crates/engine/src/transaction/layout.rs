@@ -14,7 +14,8 @@
 //!         24  the slot's last transaction: number (44 bits), opening in which it began (12); if
 //!             the record is of none, its own opening
 //!         32  entry: kind (4 bits), table (24), row (36); or that there is a list, of how many; or
-//!             that all is taken back behind a statement, its number
+//!             that all is taken back behind a statement, its number; or that the schema was
+//!             changed
 //!         40  offset of a version, if the entry is of one
 //!         48  number of the statement (24 bits), time limit of the transaction in ms (32), 1 if it
 //!             is serializable (8)
@@ -71,6 +72,8 @@ const CHANGED: u64 = 2;
 const LISTED: u64 = 3;
 /// No entry: what a transaction has changed behind a statement is taken back.
 const TAKEN_BACK: u64 = 4;
+/// No entry: the catalog has what the statement has changed.
+const SCHEMA: u64 = 5;
 const KIND_SHIFT: u32 = 60;
 const TABLE_SHIFT: u32 = 36;
 const TABLE: u64 = (1 << (KIND_SHIFT - TABLE_SHIFT)) - 1;
@@ -257,6 +260,8 @@ pub(crate) enum Content {
     Rows(Listed),
     /// All that the transaction has changed behind this statement is to be taken back.
     TakenBack(u32),
+    /// The schema: the catalog says how.
+    Schema,
 }
 
 impl Content {
@@ -269,6 +274,7 @@ impl Content {
                 (checksum, LISTED << KIND_SHIFT | u64::from(count), 0)
             }
             Content::TakenBack(to) => (0, TAKEN_BACK << KIND_SHIFT | u64::from(to), 0),
+            Content::Schema => (0, SCHEMA << KIND_SHIFT, 0),
         }
     }
 
@@ -276,6 +282,7 @@ impl Content {
         match entry >> KIND_SHIFT {
             LISTED => Some(Content::Rows(Listed { count: entry as u32, checksum })),
             TAKEN_BACK => Some(Content::TakenBack(entry as u32)),
+            SCHEMA => Some(Content::Schema),
             _ => Entry::of_words(entry, version, checksum).map(Content::Row),
         }
     }

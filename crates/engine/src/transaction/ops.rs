@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::deferred::DeferredRow;
 use super::foreign::Tie;
-use super::layout::{STAMP_MAX, content_of};
+use super::layout::{STAMP_MAX, TransactionId, content_of};
 use super::stamps::Commit;
 use super::statement::{NewState, Part, Statement};
 use super::statuses::Fate;
@@ -42,8 +42,12 @@ impl<M: Medium> Engine<M> {
         values: &[Value<'_>],
     ) -> Result<RowId> {
         self.require_open(statement)?;
-        table.require_there()?;
-        self.insert_row(statement, table, &mut NewRow::of(table, columns, values)?)
+        table.require_there(statement.view.own)?;
+        self.insert_row(
+            statement,
+            table,
+            &mut NewRow::of(table, statement.view.own, columns, values)?,
+        )
     }
 
     /// The same of a row whose values fit.
@@ -347,12 +351,20 @@ impl NewRow {
     /// One that has these values in the first `columns` columns, and defaults in others.
     pub(super) fn of<M: Medium>(
         table: &Table<M>,
+        own: Option<TransactionId>,
         columns: usize,
         values: &[Value<'_>],
     ) -> Result<Self> {
         let format = &table.format;
         if values.len() != columns {
             return Err(table.wrong_count(columns, values.len()));
+        }
+        if columns > format.cells.made_count() {
+            // Its last columns may be those of a transaction that is open, or has taken them back.
+            let count = table.columns_for(own).len();
+            if columns > count {
+                return Err(table.wrong_count(count, columns));
+            }
         }
         let mut groups: [Group; 2] =
             format.group_len.map(|len| SmallVec::from_elem(0, len as usize));

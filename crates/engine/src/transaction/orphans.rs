@@ -6,6 +6,7 @@ use std::sync::Arc;
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
 
+use super::distinct::Turns;
 use super::foreign::Tie;
 use super::ops::Taken;
 use super::view::View;
@@ -28,12 +29,13 @@ struct Child<'t, M: Medium> {
 impl<M: Medium> Engine<M> {
     /// Refuses a foreign key if a row has no parent, or may have none once a transaction has ended.
     /// All statements look for parents by now: rows that are changed from now on need not be looked
-    /// at.
+    /// at. If a transaction adds the foreign key, `view` has what that has changed.
     pub(crate) fn require_parents(
         &self,
         table: &Arc<Table<M>>,
         parent: &Arc<Table<M>>,
         of: &Arc<ForeignKey<M>>,
+        view: View,
     ) -> Result<()> {
         let needs_others = {
             let set = table.indexes.load();
@@ -41,17 +43,17 @@ impl<M: Medium> Engine<M> {
         };
         table.for_each_row(|row, place, _| {
             let child = Child { table, row, place, needs_others };
-            for cells in self.states_of(table, needs_others, row, place)? {
+            for cells in self.states_of(table, needs_others, (row, place), view)? {
                 table.require_values(&of.child.columns, key_cells(&cells))?;
                 let Some(wanted) = of.key_of_parent(table, parent, key_cells(&cells)) else {
                     continue;
                 };
                 let tie = Tie::to_parent(of, parent, wanted);
-                self.require_parent_of(&child, &tie, &cells)?;
+                self.require_parent_of(&child, &tie, &cells, view)?;
             }
             Ok(!table.is_dropped())
         })?;
-        table.require_there()
+        table.require_there(view.own)
     }
 
     /// Refuses a state of a row that has no parent.
@@ -60,27 +62,28 @@ impl<M: Medium> Engine<M> {
         child: &Child<'_, M>,
         tie: &Tie<M>,
         cells: &[Group; 2],
+        view: View,
     ) -> Result<()> {
         let Child { table, row, place, needs_others } = *child;
         let spec = &tie.of.child.spec;
         let Some(key) = Key::of_row(&table.format, spec, key_cells(cells)) else { return Ok(()) };
         let keyed = Keyed { spec, needs_others, key: &key };
-        let (mut turns, since_ms) = (0, self.clock.now_ms(self.medium()));
+        let mut turns = Turns::new(self);
         loop {
             let (holder, told) = {
                 let _key = self.keys.lock(self.medium(), std::iter::once(tie.lock()));
-                match self.require_tie(table, tie, View::NEWEST) {
+                match self.require_tie(table, tie, view) {
                     Ok(None) => return Ok(()),
                     Ok(Some(in_the_way)) => in_the_way,
                     Err(error @ Error::NoParent { .. }) => {
                         let _pin = self.heap.pin();
-                        match self.takes(table, keyed, row, place, View::NEWEST)? {
+                        match self.takes(table, keyed, row, place, view)? {
                             // It refers to another one by now.
                             None => return Ok(()),
                             Some(Taken::Perhaps(holder)) => {
                                 let key = key.tell(&table.format, spec);
                                 let (table, index) = (table.name.clone(), spec.name.clone());
-                                (holder, Box::new(Told { table, index, key }))
+                                (holder, Box::new(Told::Key { table, index, key }))
                             }
                             Some(Taken::Settled(_) | Taken::Before) => return Err(error),
                         }
@@ -88,8 +91,7 @@ impl<M: Medium> Engine<M> {
                     Err(error) => return Err(error),
                 }
             };
-            self.wait_for_holder(holder, || *told, turns, since_ms)?;
-            turns += 1;
+            self.wait_for_holder(holder, || *told, &mut turns)?;
         }
     }
 
@@ -101,7 +103,7 @@ impl<M: Medium> Engine<M> {
         mut found: impl FnMut(RowPlace, String),
     ) -> Result<()> {
         let set = table.indexes.load();
-        for of in &set.foreign.to_parents {
+        for of in set.foreign.to_parents.iter().filter(|of| of.presence.is_there(|| false)) {
             let Some(parent) = of.parent.table() else { continue };
             let needs_others = of.child.index_in(table, &set)?.needs_others;
             table.for_each_row(|row, place, _| {

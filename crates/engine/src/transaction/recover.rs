@@ -20,6 +20,7 @@ use super::snapshots::Snapshots;
 use super::stamps::Stamps;
 use super::statuses::{Fate, Statuses};
 use crate::catalog::HEADER_SLOTS;
+use crate::catalog::promise::{Promised, Settled};
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, Pending, State as RowState};
 use crate::table::ops::{Head, RowPlace, key_cells};
@@ -39,7 +40,7 @@ struct Found {
 impl Found {
     fn of<M: Medium>(medium: &M, slots: u64, slot: u32, at: u64, record: Record) -> Self {
         let entries = match record.content {
-            Content::Nothing | Content::TakenBack(_) => SmallVec::new(),
+            Content::Nothing | Content::TakenBack(_) | Content::Schema => SmallVec::new(),
             Content::Row(entry) => SmallVec::from_elem(entry, 1),
             Content::Rows(listed) => {
                 let list = list_at(slots, slot, record.number);
@@ -53,7 +54,7 @@ impl Found {
     fn is_whole(&self) -> bool {
         match self.record.content {
             Content::Rows(listed) => self.entries.len() == listed.count as usize,
-            Content::Nothing | Content::Row(_) | Content::TakenBack(_) => true,
+            Content::Nothing | Content::Row(_) | Content::TakenBack(_) | Content::Schema => true,
         }
     }
 }
@@ -137,6 +138,24 @@ impl Completed {
     pub(crate) fn has_open(&self, table: u32) -> bool {
         let mut open = self.records.iter().filter(|found| found.record.state == State::Open);
         open.any(|found| found.entries.iter().any(|entry| entry.table == table))
+    }
+
+    /// What is known of the changes of the schema that a transaction has made.
+    pub(crate) fn settled(&self, promised: &Promised) -> Settled {
+        let last = self.records.iter().rev().find(|found| found.slot == promised.slot);
+        let last = last.map(|found| found.record).filter(|of| of.serial == promised.serial);
+        let (is_kept, taken_back_to) = match last {
+            Some(Record { state: State::Committed, statement, .. }) => (true, statement),
+            Some(Record { state: State::Open, content: Content::TakenBack(to), .. }) => (false, to),
+            Some(Record { state: State::Open, statement, .. }) => (false, statement),
+            _ => (false, 0),
+        };
+        Settled { is_kept, taken_back_to }
+    }
+
+    /// Forgets tables that are not there any more.
+    pub(crate) fn keep_tables(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.heads.retain(|(table, _), _| is_there(*table));
     }
 
     /// The head that a row of a table will have.

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
 
+use super::held::Held;
 use super::notes::{Note, Read};
 use super::slots::{HeldSlot, Open};
 use super::stamps::Commit;
@@ -49,12 +50,18 @@ impl<M: Medium> Engine<M> {
     /// # Errors
     ///
     /// [`Error::NotSerializable`], with which the transaction can only be given up.
-    pub(super) fn validated(&self, slot: &mut HeldSlot<'_, M>) -> Result<Option<Commit<'_, M>>> {
+    pub(super) fn validated(
+        &self,
+        slot: &mut HeldSlot<'_, M>,
+        held: &Held<M>,
+    ) -> Result<Option<Commit<'_, M>>> {
         if slot.open().is_none_or(|open| open.notes.is_none()) {
             return Ok(None);
         }
         let mut commit = self.stamps.begin(self.medium());
         commit.cancel();
+        // Commits before it do not wait for it from now on.
+        held.hold_from(commit.stamp);
         let before = commit.stamp - 1;
         self.stamps.wait_until_visible(self.medium(), before);
         self.require_unchanged(slot, before)?;
@@ -67,7 +74,7 @@ impl<M: Medium> Engine<M> {
         statement: &mut Statement<'_, '_, M>,
     ) -> Result<Option<Commit<'_, M>>> {
         match statement.part == Part::Last {
-            true => self.validated(statement.slot),
+            true => self.validated(statement.slot, &Held::nothing()),
             false => Ok(None),
         }
     }

@@ -293,7 +293,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
     }
 
     /// Commits what it has changed: durable when this returns. One fence; none if it has changed
-    /// nothing.
+    /// nothing; another one, and those for giving back, if it has changed the schema.
     ///
     /// # Errors
     ///
@@ -312,7 +312,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// it: the first statement of it that takes effect commits. If none does, because it finds no
     /// row, or changes nothing, and `last` returns no error, the transaction is committed by
     /// itself. So it is behind a [batch](Transaction::batch), for one fence more, and if the
-    /// transaction is durable at its commit.
+    /// transaction is durable at its commit, or has changed the schema.
     ///
     /// # Errors
     ///
@@ -449,7 +449,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
 
     /// Refuses what cannot be done in a batch, nor after one in which the transaction was
     /// exchanged.
-    fn require_no_batch(&self) -> Result<()> {
+    pub(super) fn require_no_batch(&self) -> Result<()> {
         let open = self.slot.as_ref().and_then(HeldSlot::open);
         match open.is_some_and(|open| open.deferred.is_in_batch()) {
             true => Err(Error::InBatch),
@@ -468,9 +468,15 @@ impl<'d, M: Medium> Transaction<'d, M> {
             self.slot = Some(slot);
             return Err(error);
         }
+        let is_author = self.engine.statuses.is_author(slot.id());
         self.engine.commit(&mut slot)?;
         drop(slot);
         self.engine.collect_if_due();
+        if is_author {
+            // What is left is removed later. An error tells of the medium, and who meets it next
+            // is told.
+            let _ = self.engine.finish_altering();
+        }
         Ok(())
     }
 
@@ -482,7 +488,10 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// When it is over, a row is damaged, or the medium met a fault.
     pub fn abort(mut self) -> Result<()> {
         let mut slot = self.slot.take().ok_or(Error::TransactionEnded)?;
-        self.engine.abort(&mut slot)
+        let is_author = self.engine.statuses.is_author(slot.id());
+        self.engine.abort(&mut slot)?;
+        drop(slot);
+        if is_author { self.engine.finish_altering() } else { Ok(()) }
     }
 
     /// Leaves it as it is, for who resumes it with the token within its time limit.
@@ -503,6 +512,11 @@ impl<'d, M: Medium> Transaction<'d, M> {
         self.engine
     }
 
+    /// What it sees.
+    pub(super) fn view_of(&self, engine: &Engine<M>) -> Result<View> {
+        self.view_in(engine)
+    }
+
     /// The slot that it has.
     ///
     /// # Errors
@@ -519,7 +533,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let view = self.view_in(engine)?;
         let slot = self.slot.as_mut().ok_or(Error::TransactionEnded)?;
         let is_deferred = slot.open().is_some_and(|open| open.deferred.is_on());
-        let part = if is_deferred { Part::One } else { self.next };
+        // Promises are kept by a commit of its own.
+        let is_by_itself = is_deferred || engine.statuses.is_author(slot.id());
+        let part = if is_by_itself { Part::One } else { self.next };
         Ok(Statement { slot, part, view })
     }
 }

@@ -7,6 +7,7 @@ use remanent_structures::RowId;
 
 use super::LockMode;
 use super::collect::Garbage;
+use super::held::Held;
 use super::layout::{Content, Entry, Identity, State as RecordState, TransactionId};
 use super::notes::Notes;
 use super::slots::{HeldSlot, Written};
@@ -37,7 +38,7 @@ pub(crate) struct Statement<'t, 'd, M: Medium> {
     pub(super) slot: &'t mut HeldSlot<'d, M>,
     pub(super) part: Part,
     /// What it sees, and may change.
-    pub(super) view: View,
+    pub(crate) view: View,
 }
 
 /// What a statement has written of a row, before anything leads to it.
@@ -330,7 +331,9 @@ impl<M: Medium> Engine<M> {
                 let changed = || vec![(Arc::clone(table), row)];
                 commit.end(|stamp| self.committed_set(changed(), stamp))
             }
-            (Part::Last, Some(commit)) => self.has_committed(statement.slot, commit),
+            (Part::Last, Some(commit)) => {
+                self.has_committed(statement.slot, commit, Held::nothing())
+            }
             _ => Ok(()),
         }
     }

@@ -10,6 +10,8 @@ use super::unwritten::Unwritten;
 pub(crate) struct Statuses {
     slots: Box<[Status]>,
     pub(crate) unwritten: Unwritten,
+    /// The open transaction that has changed the schema, as a version would name it; or 0.
+    author: AtomicU64,
 }
 
 /// Those of one slot, in a line of its own.
@@ -69,7 +71,26 @@ const ID_SHIFT: u32 = 50;
 impl Statuses {
     pub(crate) fn new() -> Self {
         let slots = (0..SLOT_COUNT).map(|_| Status::default()).collect();
-        Statuses { slots, unwritten: Unwritten::new() }
+        Statuses { slots, unwritten: Unwritten::new(), author: AtomicU64::new(0) }
+    }
+
+    /// Says which open transaction has changed the schema.
+    pub(crate) fn set_author(&self, author: Option<TransactionId>) {
+        let word = author.map_or(0, TransactionId::as_stamp);
+        // Release: partner of the load in `author`.
+        self.author.store(word, Ordering::Release);
+    }
+
+    /// The open transaction that has changed the schema.
+    pub(crate) fn author(&self) -> Option<TransactionId> {
+        // Acquire: partner of the store in `set_author`.
+        TransactionId::of_stamp(self.author.load(Ordering::Acquire))
+    }
+
+    /// Whether a transaction is that one.
+    #[inline]
+    pub(crate) fn is_author(&self, own: Option<TransactionId>) -> bool {
+        own.is_some() && self.author() == own
     }
 
     fn word(id: TransactionId, fate: Fate) -> u64 {

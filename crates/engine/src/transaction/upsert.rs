@@ -40,8 +40,8 @@ impl<M: Medium> Engine<M> {
         decide: impl FnOnce(RowId, &Key, &[Group; 2]) -> Result<(Change, R)>,
     ) -> Result<Upserted<R>> {
         self.require_open(statement)?;
-        table.require_there()?;
-        let mut new_row = NewRow::of(table, columns, values)?;
+        table.require_there(statement.view.own)?;
+        let mut new_row = NewRow::of(table, statement.view.own, columns, values)?;
         let Some(key) = new_row.unique_key(table, index) else {
             return self.insert_row(statement, table, &mut new_row).map(Upserted::Inserted);
         };

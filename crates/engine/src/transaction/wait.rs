@@ -50,17 +50,21 @@ pub(super) struct Wanted<'w, M: Medium> {
 
 /// The same in words.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) table: String,
-    pub(super) index: String,
-    pub(super) key: String,
+pub(super) enum Told {
+    Key {
+        table: String,
+        index: String,
+        key: String,
+    },
+    /// To change the schema.
+    Schema,
 }
 
 impl<M: Medium> Wanted<'_, M> {
     #[cold]
     pub(super) fn told(self) -> Told {
         let Wanted { table, index, key } = self;
-        Told {
+        Told::Key {
             table: table.name.clone(),
             index: index.spec.name.clone(),
             key: key.tell(&table.format, &index.spec),
@@ -70,13 +74,17 @@ impl<M: Medium> Wanted<'_, M> {
 
 impl Told {
     fn in_the_way(self, holder: Option<Token>) -> Error {
-        let Told { table, index, key } = self;
-        Error::Conflict { table, index, key, holder }
+        match self {
+            Told::Key { table, index, key } => Error::Conflict { table, index, key, holder },
+            Told::Schema => Error::SchemaBusy { holder },
+        }
     }
 
     fn deadlock(self, holder: Option<Token>) -> Error {
-        let Told { table, index, key } = self;
-        Error::Deadlock { table, index, key, holder }
+        match self {
+            Told::Key { table, index, key } => Error::Deadlock { table, index, key, holder },
+            Told::Schema => Error::SchemaDeadlock { holder },
+        }
     }
 }
 
@@ -94,7 +102,7 @@ pub(super) struct Waiting<'e, M: Medium> {
 
 /// Turns before a statement sleeps between looks, and how long then.
 const TURNS: u32 = 100;
-const NAP: Duration = Duration::from_micros(50);
+pub(super) const NAP: Duration = Duration::from_micros(50);
 
 impl<'e, M: Medium> Waiting<'e, M> {
     pub(super) fn new(engine: &'e Engine<M>, slot: u32, limit_ms: u64) -> Self {

@@ -127,7 +127,9 @@ impl<M: Medium> Engine<M> {
         if !has_changed {
             return self.end_unchanged(slot);
         }
-        let checked = self.require_foreign_keys(slot).and_then(|()| self.validated(slot));
+        let checked = self.require_foreign_keys(slot);
+        let held = self.hold_promises(slot);
+        let checked = checked.and_then(|()| self.validated(slot, &held));
         let prepared = checked.and_then(|early| Ok((early, self.prepare(slot)?)));
         let (early, (lane, changes)) = match prepared {
             Ok(prepared) => prepared,
@@ -139,13 +141,17 @@ impl<M: Medium> Engine<M> {
         // Not before there is room, if possible: later commits wait for it.
         let begin = || self.stamps.begin(self.medium());
         let commit = early.map_or_else(begin, Commit::proceed);
-        let changed = self.stamps.has_gate().then(|| self.changed_in(slot));
+        let told = self.stamps.has_gate().then(|| self.told_of(slot));
         self.write_out(slot, Some(&commit), lane, changes)?;
         let stamp = commit.stamp;
         slot.set_fate(Fate::Committed(stamp));
+        // Before others see its rows, and before the slot is used for others.
+        self.keep_promises(slot, stamp)?;
+        // Not longer: the next one that changes the schema may hold the same tables.
+        drop(held);
         let ended = self.forget(slot, Some(stamp));
         let _unlocking = Unlocking { engine: self, locked: ended.locked, slot: slot.index };
-        self.end_commit(commit, changed)
+        self.end_commit(commit, told)
     }
 
     /// Writes what a batch has changed: one statement, and one fence. If it cannot be written, none

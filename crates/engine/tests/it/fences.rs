@@ -454,6 +454,53 @@ fn making_moving_and_dropping_an_index_take_two_fences_for_each_catalog() {
 }
 
 #[test]
+fn a_change_of_the_schema_in_a_transaction_takes_one_fence_more_and_so_does_its_commit() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    table.insert(&[0.into(), "0".into(), 1.into()]).unwrap();
+    let index = |name: &str| NewIndex::secondary(name, ["location"]).place(Placement::Dram);
+    // Of the allocator, which has no chunk of these sizes yet.
+    for name in ["first", "another one"] {
+        database.create_index(&table, &index(name)).unwrap();
+    }
+    let mut by = database.begin().unwrap();
+    database.create_index_in(&mut by, &table, &index("one more")).unwrap();
+    database.drop_index_in(&mut by, &table, "one more").unwrap();
+    by.abort().unwrap();
+    for (how, of_record) in [(Durability::EachStatement, 1), (Durability::AtCommit, 0)] {
+        let begin = || database.begin_with(&TransactionOptions::new().durability(how)).unwrap();
+        // Each of the slot's two records gets a list with the first commit that needs one.
+        for _ in 0..2 {
+            let mut by = begin();
+            database.create_index_in(&mut by, &table, &index("new")).unwrap();
+            by.commit().unwrap();
+            database.drop_index(&table, "new").unwrap();
+        }
+        let mut by = begin();
+        let made = fences(&pool, || {
+            database.create_index_in(&mut by, &table, &index("new")).unwrap();
+        });
+        assert_eq!(made, 2 + of_record);
+        let before = by.statement();
+        let dropped = fences(&pool, || {
+            database.drop_index_in(&mut by, &table, "first").unwrap();
+        });
+        assert_eq!(dropped, 2 + of_record);
+        // The same as without it, and one for the word of the catalog.
+        let taken_back = fences(&pool, || by.take_back_to(before).unwrap());
+        assert_eq!(taken_back, 1 + 2 * of_record);
+        assert_eq!(fences(&pool, || by.commit().unwrap()), 2);
+        let mut by = begin();
+        database.drop_index_in(&mut by, &table, "new").unwrap();
+        let given_up = fences(&pool, || by.abort().unwrap());
+        assert_eq!(given_up, 1 + 2 * of_record);
+        database.drop_index(&table, "new").unwrap();
+    }
+    assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
 fn moving_the_index_of_a_dictionary_takes_as_many_fences_as_stated() {
     let pool = sim_pool(Guarantee::default());
     let database = Database::create(&pool, "tested").unwrap();

@@ -17,6 +17,7 @@ mod moved_dictionaries;
 mod online;
 mod ordered;
 mod placement;
+mod promises;
 mod replicas;
 mod rows;
 mod scans;

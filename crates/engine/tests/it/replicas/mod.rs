@@ -486,3 +486,181 @@ fn write_sets_travel_in_formats_of_serde() {
     }
     assert_eq!(dump(&copy), dump(&database));
 }
+
+#[test]
+fn a_transaction_that_changes_the_schema_is_told_as_one() {
+    for how in [Durability::EachStatement, Durability::AtCommit] {
+        let ((main, told), copy) = (followed(), in_memory());
+        let first = main.create_table(&spec("first")).unwrap();
+        let gone = main.create_table(&spec("gone")).unwrap();
+        let row = |a: u16| -> [Value<'static>; 4] { [a.into(), "b".into(), a.into(), 1.into()] };
+        for a in 0..5 {
+            first.insert(&row(a)).unwrap();
+            gone.insert(&row(a)).unwrap();
+        }
+        told.follow(&copy);
+        let version = main.schema_version();
+        let mut by = main.begin_with(&TransactionOptions::new().durability(how)).unwrap();
+        gone.insert_in(&mut by, &row(7)).unwrap();
+        main.drop_table_in(&mut by, "gone").unwrap();
+        let column = NewColumn::new("added", Type::U8).default(3);
+        let first = main.add_column_in(&mut by, &first, &column).unwrap();
+        let with_added = [&row(8)[..], &[9.into()]].concat();
+        first.insert_in(&mut by, &with_added).unwrap();
+        main.create_index_in(&mut by, &first, &NewIndex::unique("new", ["sum", "a"])).unwrap();
+        main.drop_index_in(&mut by, &first, "by_sum").unwrap();
+        // Another one with the name of one that is dropped, and one that comes and goes.
+        let again = main.create_table_in(&mut by, &spec("gone")).unwrap();
+        again.insert_in(&mut by, &row(9)).unwrap();
+        main.create_table_in(&mut by, &spec("short")).unwrap();
+        main.drop_table_in(&mut by, "short").unwrap();
+        let key = NewForeignKey::new("to_first", ["code"], "first", ["code"]);
+        let refused = main.add_foreign_key_in(&mut by, &again, &key);
+        assert!(matches!(refused, Err(Error::NoParent { .. })), "{refused:?}");
+        first.insert_in(&mut by, &[&row(9)[..], &[1.into()]].concat()).unwrap();
+        main.add_foreign_key_in(&mut by, &again, &key).unwrap();
+        // Others go on meanwhile, and are told by the schema that they know.
+        let handle = main.table("first").unwrap();
+        handle.insert(&row(20)).unwrap();
+        main.table("gone").unwrap().insert(&row(21)).unwrap();
+        let exported = in_memory();
+        main.export(|part| exported.restore(&part)).unwrap();
+        assert_eq!(dump(&exported), dump(&main));
+        let agreed = by.write_set().unwrap();
+        assert_eq!(agreed.schema_version, version + 1);
+        assert!(told.all.lock().unwrap().iter().all(|(_, of)| of.schema_version == version));
+        told.follow(&copy);
+        by.commit().unwrap();
+        {
+            let all = told.all.lock().unwrap();
+            let [(_, write_set)] = &all[..] else { panic!("{all:?}") };
+            assert_eq!(*write_set, agreed);
+            assert_eq!(main.schema_version(), version + 1);
+        }
+        handle.insert(&row(22)).unwrap();
+        told.follow(&copy);
+        assert_eq!(dump(&copy), dump(&main));
+        assert_eq!(dump(&main).iter().map(|of| of.3.len()).collect::<Vec<_>>(), [9, 1]);
+        assert_eq!([main.check().unwrap(), copy.check().unwrap()], [[], []]);
+        // Nobody is told of what is given up.
+        let mut by = main.begin_with(&TransactionOptions::new().durability(how)).unwrap();
+        main.drop_table_in(&mut by, "gone").unwrap();
+        main.add_column_in(&mut by, &first, &NewColumn::nullable("more", Type::U8)).unwrap();
+        by.abort().unwrap();
+        handle.insert(&row(23)).unwrap();
+        assert_eq!(told.all.lock().unwrap().len(), 1);
+        told.follow(&copy);
+        assert_eq!(dump(&copy), dump(&main));
+    }
+}
+
+#[test]
+fn a_copy_follows_transactions_whose_rows_make_their_schema_possible() {
+    for how in [Durability::EachStatement, Durability::AtCommit] {
+        let ((main, told), copy) = (followed(), in_memory());
+        let first = main.create_table(&spec("first")).unwrap();
+        let row = |a: u16, code: u32, sum: i64| -> [Value<'static>; 4] {
+            [a.into(), "b".into(), code.into(), sum.into()]
+        };
+        for a in 0..4 {
+            first.insert(&row(a, u32::from(a), 7)).unwrap();
+        }
+        told.follow(&copy);
+        let begin = || main.begin_with(&TransactionOptions::new().durability(how)).unwrap();
+        let follow = |by: Transaction<'_>| {
+            let agreed = by.write_set().unwrap();
+            by.commit().unwrap();
+            assert_eq!(told.all.lock().unwrap().last().unwrap().1, agreed);
+            told.follow(&copy);
+            assert_eq!(dump(&copy), dump(&main));
+        };
+        // Rows with the same key are changed, and then the key is unique.
+        let mut by = begin();
+        let update = first.prepare_update("by_code").unwrap();
+        for code in 0..4u32 {
+            update.run_in(&mut by, &[code.into()], |_, row| row.set(3, i64::from(code))).unwrap();
+        }
+        main.create_index_in(&mut by, &first, &NewIndex::unique("sums", ["sum"])).unwrap();
+        follow(by);
+        // A child comes before its parent, and rows before the foreign key that they fit.
+        let mut by = begin();
+        let child = main.create_table_in(&mut by, &spec("child")).unwrap();
+        let parent = main.create_table_in(&mut by, &spec("parent")).unwrap();
+        child.insert_in(&mut by, &row(1, 1, 1)).unwrap();
+        parent.insert_in(&mut by, &row(1, 1, 1)).unwrap();
+        let key = NewForeignKey::new("to_parent", ["code"], "parent", ["code"]);
+        main.add_foreign_key_in(&mut by, &child, &key).unwrap();
+        follow(by);
+        let mut by = begin();
+        first.insert_in(&mut by, &row(9, 9, 9)).unwrap();
+        parent.insert_in(&mut by, &row(9, 9, 9)).unwrap();
+        let key = NewForeignKey::new("to_parent", ["code"], "parent", ["code"]);
+        for code in 0..4u32 {
+            first.prepare_delete("by_code").unwrap().run_in(&mut by, &[code.into()]).unwrap();
+        }
+        main.add_foreign_key_in(&mut by, &first, &key).unwrap();
+        follow(by);
+        // An index goes, and another one has its name; so does a column of a table that goes.
+        let mut by = begin();
+        let made = main.create_table_in(&mut by, &spec("made")).unwrap();
+        main.drop_index_in(&mut by, &made, "by_sum").unwrap();
+        main.create_index_in(&mut by, &made, &NewIndex::secondary("by_sum", ["sum", "a"])).unwrap();
+        main.drop_index_in(&mut by, &parent, "by_sum").unwrap();
+        main.create_index_in(&mut by, &parent, &NewIndex::unique("by_sum", ["sum"])).unwrap();
+        main.add_column_in(&mut by, &child, &NewColumn::new("added", Type::U8).default(1)).unwrap();
+        main.drop_table_in(&mut by, "child").unwrap();
+        let again = main.create_table_in(&mut by, &spec("child")).unwrap();
+        let text = NewColumn::nullable("added", Type::Text { max: 3 });
+        main.add_column_in(&mut by, &again, &text).unwrap();
+        follow(by);
+        // All goes, children and parents.
+        let mut by = begin();
+        for name in ["first", "child", "parent"] {
+            main.drop_table_in(&mut by, name).unwrap();
+        }
+        follow(by);
+        assert_eq!([main.check().unwrap(), copy.check().unwrap()], [[], []]);
+    }
+}
+
+#[test]
+fn columns_that_are_promised_over_an_opening_are_told_with_their_transaction() {
+    let pool = Pool::options().create_in_memory().unwrap();
+    let main = Database::create(&pool, "db").unwrap();
+    let first = main.create_table(&spec("first")).unwrap();
+    let row = |a: u16| -> [Value<'static>; 4] { [a.into(), "b".into(), a.into(), 1.into()] };
+    first.insert(&row(1)).unwrap();
+    let mut by = main.begin().unwrap();
+    for name in ["one", "two"] {
+        main.add_column_in(&mut by, &first, &NewColumn::new(name, Type::U8).default(3)).unwrap();
+    }
+    let token = by.suspend();
+    drop((first, main));
+    let (main, told, copy) =
+        (Database::open(&pool, "db").unwrap(), Arc::<Told>::default(), in_memory());
+    let gate: Arc<dyn Gate> = told.clone();
+    let told_from = main.set_gate(Some(gate));
+    let stamp = main.export(|part| copy.restore(&part)).unwrap();
+    assert!(told_from <= stamp);
+    copy.apply(stamp, &WriteSet::default()).unwrap();
+    let Resumed::Open(mut by) = main.resume(token).unwrap() else { panic!("it is over") };
+    let first = main.table_in(&by, "first").unwrap();
+    let all = [&row(2)[..], &[4.into(), 5.into()]].concat();
+    first.insert_in(&mut by, &all).unwrap();
+    main.table("first").unwrap().insert(&row(3)).unwrap();
+    by.commit().unwrap();
+    first.insert(&[&row(4)[..], &[6.into(), 7.into()]].concat()).unwrap();
+    told.follow(&copy);
+    assert_eq!(dump(&copy), dump(&main));
+    let mut by = main.begin().unwrap();
+    main.set_applied_in(&mut by, 1).unwrap();
+    by.commit().unwrap();
+    // The position is set by who changes the schema for the first time.
+    let other = in_memory();
+    let mut by = other.begin().unwrap();
+    other.create_table_in(&mut by, &spec("first")).unwrap();
+    other.set_applied_in(&mut by, 7).unwrap();
+    by.commit().unwrap();
+    assert_eq!(other.applied().unwrap(), 7);
+    assert_eq!([main.check().unwrap(), other.check().unwrap()], [[], []]);
+}
