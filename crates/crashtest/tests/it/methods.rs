@@ -61,6 +61,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
         &["engine/subject", "engine/online", "engine/transactions", "../pools"],
     ),
     ("Database", "engine/src/alter.rs", &["engine/columns"]),
+    ("Database", "engine/src/database/in_transaction.rs", &["engine/promises"]),
     ("Database", "engine/src/placement.rs", &["engine/online"]),
     ("Database", "engine/src/replicate/apply.rs", &["engine/copies"]),
     ("Database", "engine/src/replicate/database.rs", &["engine/copies"]),

@@ -9,6 +9,8 @@ mod foreign_model;
 mod model;
 mod online;
 mod ordered;
+mod promises;
+mod promises_model;
 mod rows;
 mod scenarios;
 mod sequences;

@@ -4,6 +4,7 @@ use remanent_crashsim::{Config, Nested};
 use remanent_engine::Rebuild;
 
 use super::copies::Copies;
+use super::promises::Promises;
 use super::sequences::Sequences;
 use super::subject::{Mix, Tables};
 use super::unique::Works;
@@ -32,6 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         columns(),
         dictionaries::scenarios(),
         copies(),
+        promises(),
         in_trouble(),
         by_threads(),
     ]
@@ -565,6 +567,59 @@ fn copies() -> Vec<Scenario> {
             "interleavings of three threads whose transactions are applied to a copy",
             Copies { has_schema: false },
             interleaved(3, 1, 2, 900),
+        )
+        .with_weight(20),
+    ]
+}
+
+/// Changes of the schema in transactions.
+fn promises() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 32, samples: 2 };
+    let all = || Promises { is_raced: false, size_max: SIZE_MAX };
+    vec![
+        Scenario::new(
+            "engine/promises",
+            "a transaction changes the schema, beside statements of others",
+            all(),
+            few_images(alone(4, 10)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/promises-stores",
+            "the same; between any two stores",
+            all(),
+            at_stores(Config { creation: false, ..few_images(alone(6, 4)) }),
+        ),
+        Scenario::new(
+            "engine/promises-recovery",
+            "the same; crashes inside recovery and after it",
+            all(),
+            Config { nested: recovery, after: 6, creation: false, ..few_images(alone(6, 6)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/promises-killed",
+            "the same; killed, then power lost",
+            all(),
+            few_images(killed(alone(4, 6))),
+        ),
+        Scenario::new(
+            "engine/promises-full",
+            "the same; the pool is full",
+            Promises { size_max: (OVERHEAD + 9) << 16, ..all() },
+            refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 12) }),
+        ),
+        Scenario::new(
+            "engine/promises-no-room",
+            "the same; each call for room fails once",
+            all(),
+            without_room(4, prepared(alone(6, 6))),
+        ),
+        Scenario::new(
+            "engine/promises-interleaved",
+            "interleavings of three threads, two of which change the schema in transactions",
+            Promises { is_raced: true, size_max: SIZE_MAX },
+            interleaved(3, 2, 2, 900),
         )
         .with_weight(20),
     ]
