@@ -218,3 +218,46 @@ impl TableEntry {
         index.header.map(|header| DroppedEntry::of_index(number, header))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_says_what_is_known_and_not_if_a_bit_has_changed() {
+        for is_kept in [false, true] {
+            for taken_back_to in [0, 1, 77, STATEMENTS_MAX] {
+                let settled = Settled { is_kept, taken_back_to };
+                let word = settled.word();
+                assert_eq!(Settled::of_word(word), Some(settled));
+                for bit in 0..u64::BITS {
+                    assert_eq!(Settled::of_word(word ^ 1 << bit), None, "{settled:?}, {bit}");
+                }
+            }
+        }
+        assert_eq!([0, u64::MAX].map(Settled::of_word), [None; 2]);
+    }
+
+    #[test]
+    fn what_is_taken_back_first_stays_so_when_the_rest_is_kept() {
+        let promise = |statement| Promise { statement, table: 9, kind: PromiseKind::CreateTable };
+        let promised = Promised {
+            slot: 1,
+            serial: Serial { number: 2, opening: 3 },
+            changes: [1, 3, 5].map(promise).into(),
+        };
+        let before = Catalog { promised: Some(promised), ..Catalog::default() };
+        let back = Settled { taken_back_to: 2, ..Settled::OPEN };
+        let kept = Settled { is_kept: true, ..Settled::OPEN };
+        let mut steps = before.clone();
+        let done = steps.settle(back);
+        assert_eq!(done, [(promise(5), false), (promise(3), false)]);
+        assert_eq!(steps.promises().cloned().collect::<Vec<_>>(), [promise(1)]);
+        assert_eq!(steps.settle(kept), [(promise(1), true)]);
+        // As the word of the block tells it at once.
+        let mut at_once = before.clone();
+        assert_eq!(at_once.settle(back.and(kept)).len(), 3);
+        assert_eq!(at_once, steps);
+        assert_eq!((steps.promised, steps.schema_version), (None, before.schema_version + 1));
+    }
+}
