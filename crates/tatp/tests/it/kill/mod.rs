@@ -12,6 +12,7 @@ mod process;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use std::{env, thread};
 
@@ -64,8 +65,34 @@ fn number_from_env(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Starts the process, kills it after some time, and notes what it has acknowledged.
-fn run_and_kill(orders: &Orders, file: &Path, after: Duration, known: &mut [Known]) {
+/// When a process is killed.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    /// The number of steps that it has told first. Time alone would not do: a slow disk is still in
+    /// the first ones when a quick one has done thousands.
+    steps: u64,
+    /// How long after the last of them, or after its start.
+    after: Duration,
+}
+
+impl Moment {
+    /// In every fourth round while it opens.
+    fn of_round(round: u64, random: &mut Random, medium: Medium) -> Self {
+        let steps_max = if medium == Medium::File { 150 } else { 2_000 };
+        match round % 4 {
+            3 => Moment { steps: 0, after: Duration::from_micros(random.within(1_000, 20_000)) },
+            _ => Moment {
+                steps: random.within(50, steps_max),
+                after: Duration::from_micros(random.within(0, 500)),
+            },
+        }
+    }
+}
+
+/// Starts the process, kills it, and notes what it has acknowledged.
+fn run_and_kill(orders: &Orders, file: &Path, moment: Moment, known: &mut [Known]) {
+    /// What the slowest machine does not need for the steps of a round.
+    const PATIENCE: Duration = Duration::from_secs(120);
     let before: Vec<Place> = known.iter().map(Known::place).collect();
     assert_eq!(before, orders.places);
     orders.write(file);
@@ -76,20 +103,32 @@ fn run_and_kill(orders: &Orders, file: &Path, after: Duration, known: &mut [Know
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (reached, at_moment) = mpsc::channel();
     let told = thread::scope(|scope| {
-        let reader = scope.spawn(|| {
+        let reader = scope.spawn(move || {
             let lines = lines.map_while(Result::ok);
-            lines.filter_map(|line| Some(line.split_once('@')?.1.to_owned())).collect::<Vec<_>>()
+            let told = lines.filter_map(|line| Some(line.split_once('@')?.1.to_owned()));
+            let mut steps = Vec::new();
+            for step in told.filter(|line| line != "open") {
+                steps.push(step);
+                if steps.len() as u64 == moment.steps {
+                    // Nobody waits for it any more where patience has ended.
+                    let _ = reached.send(());
+                }
+            }
+            steps
         });
-        thread::sleep(after);
+        let waited = if moment.steps == 0 { Ok(()) } else { at_moment.recv_timeout(PATIENCE) };
+        thread::sleep(moment.after);
         // By the signal that nobody can catch.
         let was_running = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
         child.wait().unwrap();
+        assert_ne!(waited, Err(RecvTimeoutError::Timeout), "{moment:?} in {PATIENCE:?}");
         assert!(was_running, "the process has ended by itself");
         reader.join().unwrap()
     });
-    for line in told.iter().filter(|line| *line != "open") {
+    for line in told {
         let (worker, place) = line.split_once(' ').unwrap();
         known[worker.parse::<usize>().unwrap()].tell(place.parse().unwrap()).unwrap();
     }
@@ -124,7 +163,7 @@ fn kill_rounds(directory: &Path, medium: Medium, rounds: u64) {
     let mut known: Vec<Known> = (0..WORKERS).map(begin).collect();
     let (mut random, mut found) = (Random::new(seed), Found::default());
     let (mut units, mut statements) = (0, 0);
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let before: Vec<u64> = known.iter().map(|known| known.place().done).collect();
         let orders = |known: &[Known]| Orders {
             pool: PathBuf::from(&pool),
@@ -132,13 +171,9 @@ fn kill_rounds(directory: &Path, medium: Medium, rounds: u64) {
             seed,
             places: known.iter().map(Known::place).collect(),
         };
-        // Now and then while it opens.
-        let after = match random.within(0, 3) {
-            0 => Duration::from_micros(random.within(1_000, 20_000)),
-            _ => Duration::from_millis(random.within(15, 120)),
-        };
         let of_round = orders(&known);
-        run_and_kill(&of_round, &file, after, &mut known);
+        let moment = Moment::of_round(round, &mut random, medium);
+        run_and_kill(&of_round, &file, moment, &mut known);
         let acknowledged = known.iter().filter_map(|known| Some(known.place().open?.1));
         statements += acknowledged.map(u64::from).sum::<u64>();
         compare(&orders(&known), &mut known, &mut found);
