@@ -210,7 +210,7 @@ impl TableSpec {
     ///
     /// Worth it for long values of which there are few. A value that the column has never had costs
     /// the statement one fence more; values are never removed from a dictionary. A column can have
-    /// 268 million values of up to 8 bytes, and 16 million of 255: then there is
+    /// 268 million values of up to 8 bytes, 16 million of 255, and 65,000 of 64 KiB: then there is
     /// [`Error::TooManyValues`]. Columns that are [added](crate::Database::add_column) later are
     /// not encoded.
     ///

@@ -1,8 +1,8 @@
 //! Values, the types of columns, and how a value lies in its cell.
 //!
 //! A cell has a fixed number of bytes. Integers have the bytes of their type, least byte first.
-//! Text and bytes have their length in the first byte, and zeros behind their end. So two cells of
-//! one column are equal if their bytes are.
+//! Text and bytes have their length first, in one byte, or in two if the column may have more than
+//! 255; and zeros behind their end. So two cells of one column are equal if their bytes are.
 
 use std::fmt;
 
@@ -25,22 +25,26 @@ pub enum Type {
     },
     /// A floating-point number of 8 bytes.
     F64,
-    /// Text of at most so many bytes, up to 255: one byte more in the row.
+    /// Text of at most so many bytes. Each row has room for all of them, and for their number: one
+    /// byte, or two if there may be more than 255.
+    ///
+    /// As rows have [`ROW_LEN_MAX`](crate::ROW_LEN_MAX) bytes, so long a text is for a column that
+    /// is [encoded](crate::TableSpec::encoded) alone.
     Text {
         /// Its bytes at most.
-        max: u8,
+        max: u16,
     },
-    /// Bytes, at most so many, up to 255: one byte more in the row.
+    /// Bytes, at most so many: as text.
     Bytes {
         /// Their number at most.
-        max: u8,
+        max: u16,
     },
 }
 
 /// Bytes of a cell that has the number of a value in a dictionary.
 pub(crate) const ID_LEN: usize = 4;
-/// Bytes of a plain cell at the most.
-pub(crate) const CELL_LEN_MAX: usize = 256;
+/// Texts of at most so many bytes have their length in one byte.
+const SHORT_MAX: u16 = u8::MAX as u16;
 
 impl Type {
     /// An integer of one byte.
@@ -66,7 +70,7 @@ impl Type {
             Type::Bool => 1,
             Type::Int { len } | Type::Uint { len } => usize::from(len),
             Type::F64 => 8,
-            Type::Text { max } | Type::Bytes { max } => 1 + usize::from(max),
+            Type::Text { max } | Type::Bytes { max } => count_len(max) + usize::from(max),
         }
     }
 
@@ -79,27 +83,30 @@ impl Type {
         }
     }
 
-    /// Two bytes that stand for the type in a catalog.
-    pub(crate) fn code(self) -> [u8; 2] {
-        match self {
-            Type::Bool => [1, 0],
-            Type::Int { len } => [2, len],
-            Type::Uint { len } => [3, len],
-            Type::F64 => [4, 0],
-            Type::Text { max } => [5, max],
-            Type::Bytes { max } => [6, max],
-        }
+    /// A number that stands for the type in a catalog.
+    pub(crate) fn code(self) -> u32 {
+        let (kind, len) = match self {
+            Type::Bool => (1, 0),
+            Type::Int { len } => (2, len.into()),
+            Type::Uint { len } => (3, len.into()),
+            Type::F64 => (4, 0),
+            Type::Text { max } => (5, max),
+            Type::Bytes { max } => (6, max),
+        };
+        kind | u32::from(len) << 8
     }
 
     /// The type of a code; `None` if there is none.
-    pub(crate) fn from_code(code: [u8; 2]) -> Option<Self> {
-        let found = match code {
-            [1, 0] => Type::Bool,
-            [2, len] => Type::Int { len },
-            [3, len] => Type::Uint { len },
-            [4, 0] => Type::F64,
-            [5, max] => Type::Text { max },
-            [6, max] => Type::Bytes { max },
+    pub(crate) fn from_code(code: u32) -> Option<Self> {
+        let max = u16::try_from(code >> 8).ok()?;
+        let len = u8::try_from(max);
+        let found = match (code & 0xff, max) {
+            (1, 0) => Type::Bool,
+            (2, _) => Type::Int { len: len.ok()? },
+            (3, _) => Type::Uint { len: len.ok()? },
+            (4, 0) => Type::F64,
+            (5, _) => Type::Text { max },
+            (6, _) => Type::Bytes { max },
             _ => return None,
         };
         found.is_valid().then_some(found)
@@ -148,12 +155,11 @@ impl Type {
         Ok(())
     }
 
-    fn encode_bytes(self, bytes: &[u8], max: u8, cell: &mut [u8]) -> Result<(), String> {
+    fn encode_bytes(self, bytes: &[u8], max: u16, cell: &mut [u8]) -> Result<(), String> {
         if bytes.len() > usize::from(max) {
             return Err(format!("{} bytes are more than {self} can have", bytes.len()));
         }
-        cell[0] = bytes.len() as u8;
-        cell[1..=bytes.len()].copy_from_slice(bytes);
+        put_counted(bytes, max, cell);
         Ok(())
     }
 
@@ -173,8 +179,8 @@ impl Type {
                 Value::Int((word(cell) as i64) << unused >> unused)
             }
             Type::F64 => Value::Float(f64::from_bits(word(cell))),
-            Type::Bytes { .. } => Value::Bytes(counted(cell)?),
-            Type::Text { .. } => Value::Text(std::str::from_utf8(counted(cell)?).ok()?),
+            Type::Bytes { max } => Value::Bytes(counted(cell, max)?),
+            Type::Text { max } => Value::Text(std::str::from_utf8(counted(cell, max)?).ok()?),
         })
     }
 }
@@ -192,9 +198,25 @@ fn word(cell: &[u8]) -> u64 {
     }
 }
 
-/// The bytes in a cell that begins with their number.
-fn counted(cell: &[u8]) -> Option<&[u8]> {
-    cell.get(1..1 + usize::from(cell[0]))
+/// Bytes of the number with which the cell of a text begins.
+fn count_len(max: u16) -> usize {
+    if max <= SHORT_MAX { 1 } else { 2 }
+}
+
+/// The bytes in the cell of a text that has at most so many; `None` if it is damaged.
+#[inline]
+pub(crate) fn counted(cell: &[u8], max: u16) -> Option<&[u8]> {
+    match max <= SHORT_MAX {
+        true => cell.get(1..1 + usize::from(cell[0])),
+        false => cell.get(2..2 + usize::from(u16::from_le_bytes([cell[0], cell[1]]))),
+    }
+}
+
+/// Writes bytes that fit into the cell of zeros of such a text.
+pub(crate) fn put_counted(bytes: &[u8], max: u16, cell: &mut [u8]) {
+    let (count, room) = cell.split_at_mut(count_len(max));
+    count.copy_from_slice(&(bytes.len() as u16).to_le_bytes()[..count.len()]);
+    room[..bytes.len()].copy_from_slice(bytes);
 }
 
 impl fmt::Display for Type {
@@ -375,6 +397,25 @@ mod tests {
             let fits = text.len() <= 60;
             prop_assert_eq!(round_trip(Type::Text { max: 60 }, Value::Text(&text)).is_ok(), fits);
         }
+
+        #[test]
+        fn bytes_of_any_length_come_back(len in 0usize..=70_000, max in 1u16..) {
+            let bytes = vec![7; len];
+            let fits = len <= usize::from(max);
+            prop_assert_eq!(round_trip(Type::Bytes { max }, Value::Bytes(&bytes)).is_ok(), fits);
+        }
+    }
+
+    #[test]
+    fn the_longest_texts_come_back() {
+        for max in [1, 254, 255, 256, 257, u16::MAX] {
+            for len in [max, max - 1, 0] {
+                let text = "x".repeat(len.into());
+                round_trip(Type::Text { max }, Value::Text(&text)).unwrap();
+            }
+            let text = "x".repeat(usize::from(max) + 1);
+            assert!(round_trip(Type::Text { max }, Value::Text(&text)).is_err(), "{max}");
+        }
     }
 
     #[test]
@@ -386,12 +427,15 @@ mod tests {
             Type::F64,
             Type::Text { max: 15 },
             Type::Bytes { max: 255 },
+            Type::Text { max: 256 },
+            Type::Bytes { max: u16::MAX },
         ] {
             assert_eq!(Type::from_code(of_type.code()), Some(of_type));
         }
-        for code in [[0, 0], [1, 1], [2, 0], [3, 9], [5, 0], [7, 1]] {
-            assert_eq!(Type::from_code(code), None);
+        for code in [0, 0x101, 2, 0x903, 0x1_0102, 5, 0x107] {
+            assert_eq!(Type::from_code(code), None, "{code:#x}");
         }
+        assert_eq!(Type::from_code(5 | 1 << 24), None);
     }
 
     #[test]
@@ -399,5 +443,11 @@ mod tests {
         assert_eq!(Type::Text { max: 3 }.decode(&[4, b'a', b'b', b'c']), None);
         assert_eq!(Type::Text { max: 3 }.decode(&[1, 0xff, 0, 0]), None);
         assert_eq!(Type::Text { max: 3 }.decode(&[1, b'a', 0, 0]), Some(Value::Text("a")));
+        let mut long = vec![0; Type::Bytes { max: 256 }.cell_len()];
+        for (count, bytes) in [(256, Some(256)), (257, None), (u16::MAX, None), (0, Some(0))] {
+            long[..2].copy_from_slice(&u16::to_le_bytes(count));
+            let decoded = Type::Bytes { max: 256 }.decode(&long);
+            assert_eq!(decoded, bytes.map(|len| Value::Bytes(&long[2..2 + len])), "{count}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::transaction::layout::{SLOT_COUNT, Serial};
 use crate::value::Type;
 
 /// Version of the layout, part of the root's type.
-pub(crate) const LAYOUT: u64 = 9;
+pub(crate) const LAYOUT: u64 = 10;
 
 /// Header: offset of the catalog.
 pub(crate) const HEADER_CATALOG: u64 = 0;
@@ -269,14 +269,13 @@ impl DroppedEntry {
 impl Column {
     fn write(&self, writer: &mut Writer<'_>) {
         writer.text(&self.name);
-        writer.number(u16::from_le_bytes(self.of_type.code()));
+        writer.number(self.of_type.code());
         writer.number(u8::from(self.is_nullable));
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let name = reader.text()?;
-        let code: u16 = reader.number()?.try_into().ok()?;
-        let of_type = Type::from_code(code.to_le_bytes())?;
+        let of_type = Type::from_code(reader.small()?)?;
         // Dictionaries come with their table.
         Some(Column { name, of_type, is_nullable: reader.number()? != 0, dictionary: None })
     }

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::table::layout::{Format, KeyCells};
-use crate::value::Type;
+use crate::value::{Type, counted, put_counted};
 
 /// Bytes of a key, or of an entry.
 pub(crate) type OrderedBytes = SmallVec<[u8; 32]>;
@@ -91,10 +91,10 @@ fn put(of_type: Type, cell: &[u8], sink: &mut impl Sink) -> bool {
             let bits = u64::from_le_bytes(cell.try_into().expect("8 bytes"));
             sink.take(&with_order(bits).to_be_bytes())
         }
-        Type::Text { .. } | Type::Bytes { .. } => {
+        Type::Text { max } | Type::Bytes { max } => {
             // A damaged cell has some key, too.
-            let len = usize::from(cell[0]).min(cell.len() - 1);
-            let mut parts = cell[1..=len].split(|&byte| byte == 0);
+            let bytes = counted(cell, max).unwrap_or(&cell[cell.len() - usize::from(max)..]);
+            let mut parts = bytes.split(|&byte| byte == 0);
             parts.next().is_none_or(|first| sink.take(first))
                 && parts.all(|part| sink.take(&[0, ESCAPED]) && sink.take(part))
                 && sink.take(&[END, END])
@@ -162,17 +162,17 @@ pub(crate) fn of_cells(
     mut write: impl FnMut(usize, &mut [u8]) -> Result<bool>,
 ) -> Result<OrderedBytes> {
     let mut bytes = OrderedBytes::new();
-    let mut room = [0; 256];
+    let mut room: SmallVec<[u8; 256]> = SmallVec::new();
     for (index, &column) in columns.iter().enumerate() {
         let cell = format.cells[column];
-        let written = &mut room[..cell.of_type.cell_len()];
-        written.fill(0);
-        let is_value = write(index, written)?;
+        room.clear();
+        room.resize(cell.of_type.cell_len(), 0);
+        let is_value = write(index, &mut room)?;
         if cell.null.is_some() {
             bytes.push(if is_value { IS_VALUE } else { IS_NULL });
         }
         if is_value {
-            put(cell.of_type, written, &mut bytes);
+            put(cell.of_type, &room, &mut bytes);
         }
     }
     Ok(bytes)
@@ -193,15 +193,20 @@ fn read(of_type: Type, bytes: &mut &[u8]) -> Option<Vec<u8>> {
             let bits = if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered };
             cell.copy_from_slice(&bits.to_le_bytes());
         }
-        Type::Text { .. } | Type::Bytes { .. } => loop {
-            let byte = *bytes.split_off_first()?;
-            if byte == 0 && *bytes.split_off_first()? == END {
-                break;
+        Type::Text { max } | Type::Bytes { max } => {
+            let mut text = Vec::new();
+            loop {
+                let byte = *bytes.split_off_first()?;
+                if byte == 0 && *bytes.split_off_first()? == END {
+                    break;
+                }
+                text.push(byte);
             }
-            cell[0] = cell[0].checked_add(1)?;
-            let at = usize::from(cell[0]);
-            *cell.get_mut(at)? = byte;
-        },
+            if text.len() > usize::from(max) {
+                return None;
+            }
+            put_counted(&text, max, &mut cell);
+        }
     }
     Some(cell)
 }
@@ -327,7 +332,7 @@ mod tests {
     use crate::value::Value;
 
     /// Types of all kinds, each of which may be NULL.
-    const TYPES: [Type; 8] = [
+    const TYPES: [Type; 9] = [
         Type::Bool,
         Type::I8,
         Type::Int { len: 5 },
@@ -336,6 +341,7 @@ mod tests {
         Type::F64,
         Type::Text { max: 4 },
         Type::Bytes { max: 255 },
+        Type::Bytes { max: 300 },
     ];
 
     fn format(of_type: Type) -> Format {

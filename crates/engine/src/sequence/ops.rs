@@ -30,7 +30,7 @@ const BLOCK_LEN: usize = 6;
 /// The table: a sequence that has no more numbers has no next one.
 pub(crate) fn spec() -> TableSpec {
     TableSpec::new(TABLE)
-        .column("name", Type::Text { max: NAME_LEN_MAX as u8 })
+        .column("name", Type::Text { max: NAME_LEN_MAX as u16 })
         .nullable("next", Type::I64)
         .column("increment", Type::I64)
         .column("least", Type::I64)

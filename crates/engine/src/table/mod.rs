@@ -21,6 +21,7 @@ use arc_swap::ArcSwap;
 use remanent_pmem::heap::Heap;
 use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::RowId;
+use smallvec::SmallVec;
 
 use self::extension::TileLocks;
 use self::free::FreeRows;
@@ -36,7 +37,7 @@ use crate::presence::Presence;
 use crate::schema::{Column, Placement};
 use crate::transaction::layout::TransactionId;
 use crate::transaction::statuses::Statuses;
-use crate::value::{CELL_LEN_MAX, Value};
+use crate::value::Value;
 use crate::{Error, Result};
 
 /// A table, as all handles of a process share it.
@@ -330,14 +331,14 @@ impl<M: Medium> Table<M> {
 
     /// The number of a value in the dictionary of a column, which adds it if it is new.
     fn id_of(&self, column: usize, value: &Value<'_>) -> Result<u32> {
-        let mut room = [0; CELL_LEN_MAX];
-        let bytes = &mut room[..self.format.cells[column].of_type.cell_len()];
-        self.encode(column, value, bytes)?;
+        let len = self.format.cells[column].of_type.cell_len();
+        let mut bytes: SmallVec<[u8; 256]> = SmallVec::from_elem(0, len);
+        self.encode(column, value, &mut bytes)?;
         let dictionary = self.dictionaries.get(column).and_then(Option::as_ref);
         let Some(dictionary) = dictionary else {
             return Err(self.damaged(self.state, "an encoded column has no dictionary"));
         };
-        dictionary.id_of(bytes)?.ok_or_else(|| Error::TooManyValues {
+        dictionary.id_of(&bytes)?.ok_or_else(|| Error::TooManyValues {
             table: self.name.clone(),
             column: self.column_name(column),
         })

@@ -14,6 +14,7 @@ mod isolation;
 mod left;
 mod locks;
 mod moved_dictionaries;
+mod long_texts;
 mod online;
 mod ordered;
 mod placement;
