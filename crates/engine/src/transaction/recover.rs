@@ -411,9 +411,11 @@ fn committed_before<M: Medium>(
 }
 
 impl Completed {
-    /// The last stamp that a record has.
+    /// The last stamp that somebody may know: that of a commit, or of a snapshot, which a commit
+    /// that was refused may have moved on. An open transaction must not see what comes next.
     fn last_stamp(&self) -> u64 {
-        self.records.iter().map(|found| found.record.stamp).max().unwrap_or(0)
+        let stamps = self.records.iter().map(|found| found.record.stamp.max(found.record.snapshot));
+        stamps.max().unwrap_or(0)
     }
 }
 
