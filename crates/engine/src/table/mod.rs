@@ -177,14 +177,14 @@ impl<M: Medium> Table<M> {
 
     /// The index to which one was moved that is not in use any more; `None` if it was dropped.
     pub(crate) fn moved_to(&self, index: &Index<M>) -> Option<Arc<Index<M>>> {
-        let set = self.indexes.load();
-        set.live().find(|other| other.id == index.id && other.is_in_use()).cloned()
+        self.live_index(index.id)
     }
 
-    /// The index that has an [`id`](Index) and is found by its name; `None` if it was dropped.
+    /// The index that has an [`id`](Index) and is in use; `None` if it was dropped. One that a
+    /// transaction has dropped or taken back may still be in the set.
     pub(crate) fn live_index(&self, id: u32) -> Option<Arc<Index<M>>> {
         let set = self.indexes.load();
-        set.live().find(|index| index.id == id).cloned()
+        set.live().find(|index| index.id == id && index.is_in_use()).cloned()
     }
 
     /// Removes a word from the indexes that have an [`id`](Index), if it is there.

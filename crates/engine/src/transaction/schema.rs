@@ -98,8 +98,8 @@ impl<M: Medium> Engine<M> {
         self.medium().fence();
         self.heap.verify()?;
         // The record that is durable by now names the newer one.
-        if let Some(before) = slot.open_mut().and_then(|open| open.snapshot_before.take()) {
-            self.snapshots.give_back(&before);
+        if let Some(open) = slot.open_mut() {
+            self.leave_snapshot_before(open);
         }
         Ok(result)
     }
