@@ -98,8 +98,8 @@ pub use self::schema::{
 };
 pub use self::sequence::{Sequence, SequenceSpec};
 pub use self::transaction::{
-    Durability, Isolation, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token,
-    Transaction, TransactionOptions, Upserted,
+    Durability, ForeignKeys, Isolation, LockMode, Moment, OpenTransaction, Resumed, Snapshot,
+    Token, Transaction, TransactionOptions, Upserted,
 };
 pub use self::value::{FromValue, Type, Value};
 

@@ -26,8 +26,9 @@
 //!
 //! # What differs from the description
 //!
-//! - The tables declare no foreign keys, as the engine has none yet. Who inserts into
-//!   `call_forwarding` has read the subscriber's facilities before, and nobody removes those.
+//! - The tables declare no foreign keys: each needs an index of the children by their parents,
+//!   which no request reads. Who inserts into `call_forwarding` has read the subscriber's
+//!   facilities before, and nobody removes those.
 //! - `UPDATE_SUBSCRIBER_DATA` looks for the facility before it changes the subscriber, so that it
 //!   has nothing to take back when there is none.
 

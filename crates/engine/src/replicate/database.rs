@@ -87,6 +87,10 @@ impl<M: Medium> Transaction<'_, M> {
     /// [`resume`](Database::resume) goes on with it; an earlier process' changes are looked for in
     /// all tables then.
     ///
+    /// That is for a transaction whose commit nothing refuses any more: its statements are durable,
+    /// it has snapshot isolation, and if it checks foreign keys at its commit,
+    /// [`check_foreign_keys`](Transaction::check_foreign_keys) has found nothing.
+    ///
     /// # Errors
     ///
     /// When it is over, a row is damaged, or the medium met a fault.

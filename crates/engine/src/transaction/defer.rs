@@ -20,6 +20,11 @@ impl<M: Medium> Statement<'_, '_, M> {
     pub(super) fn is_deferred(&self) -> bool {
         self.slot.open().is_some_and(|open| open.deferred.is_on())
     }
+
+    /// Whether foreign keys are checked later.
+    pub(super) fn is_checked_later(&self) -> bool {
+        self.slot.open().is_some_and(|open| open.checks_at_commit || open.deferred.is_on())
+    }
 }
 
 impl<M: Medium> Engine<M> {

@@ -101,8 +101,12 @@ impl<M: Medium> Engine<M> {
         if open.statement == 0 {
             return self.end_unchanged(slot);
         }
+        let checked = match open.checks_at_commit {
+            true => self.require_foreign_keys(slot),
+            false => Ok(()),
+        };
         let held = self.hold_promises(slot);
-        let commit = match self.validated(slot, &held) {
+        let commit = match checked.and_then(|()| self.validated(slot, &held)) {
             Ok(Some(commit)) => commit.proceed(),
             Ok(None) => self.stamps.begin(medium),
             Err(error) => return self.abort(slot).and(Err(error)),

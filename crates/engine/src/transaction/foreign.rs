@@ -7,9 +7,7 @@
 //! transaction has given it a child, or may get one back, and nobody gets a child of a parent that
 //! an open transaction has made, or may take away.
 //!
-//! Statements of a batch, and of a transaction that is durable at its commit, are looked at once,
-//! before all of them are written. By then others find what they have made. So each key is locked
-//! for a moment only.
+//! What is looked at later, when others find it already, is in `foreign_at_commit.rs`.
 
 use std::sync::Arc;
 
@@ -17,14 +15,13 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-use super::deferred::DeferredRow;
 use super::ops::Taken;
 use super::slots::HeldSlot;
 use super::statement::Statement;
 use super::statuses::Fate;
 use super::unwritten::Made;
 use super::view::View;
-use super::wait::{Holder, Told, Waiting};
+use super::wait::{Holder, Told};
 use crate::engine::Engine;
 use crate::foreign::ForeignKey;
 use crate::index::{Index, IndexSet, Key, Keyed};
@@ -36,20 +33,20 @@ use crate::{Error, Result};
 
 /// What a statement has to find for a foreign key.
 pub(super) struct Tie<M: Medium> {
-    kind: Kind,
+    pub(super) kind: Kind,
     pub(super) of: Arc<ForeignKey<M>>,
     /// The table of the rows that are looked for.
     other: Arc<Table<M>>,
     /// By which they are found.
     key: Key,
     /// The key of the parent.
-    of_parent: Key,
+    pub(super) of_parent: Key,
     /// The row that is changed, which is not looked at; `None` if it is to be.
     own: Option<RowId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// There has to be a parent.
     Parent,
     /// There may be no child.
@@ -66,9 +63,9 @@ pub(super) type InTheWay = (Holder, Box<Told>);
 
 /// What is known of rows that may be a parent.
 #[derive(Clone, Copy, Default)]
-struct Parents {
+pub(super) struct Parents {
     /// One is there, and stays.
-    is_there: bool,
+    pub(super) is_there: bool,
     /// The statement's transaction sees one.
     is_seen: bool,
     /// Who decides whether there is one.
@@ -143,7 +140,7 @@ impl<M: Medium> Engine<M> {
         states: [Option<&[Group; 2]>; 2],
         row: RowId,
     ) -> Result<Ties<M>> {
-        match set.foreign.is_empty() || statement.is_deferred() {
+        match set.foreign.is_empty() || statement.is_checked_later() {
             true => Ok(Ties::new()),
             false => {
                 let is_author = self.statuses.is_author(statement.view.own);
@@ -172,7 +169,7 @@ impl<M: Medium> Engine<M> {
     /// What has to be found before a row becomes `new` that was `old`; `None` if there is none.
     /// `own` is the row, if it is not what the indexes lead to: then it is not looked at, but for
     /// what it becomes.
-    fn ties(
+    pub(super) fn ties(
         &self,
         table: &Table<M>,
         (set, is_author): (&IndexSet<M>, bool),
@@ -289,7 +286,7 @@ impl<M: Medium> Engine<M> {
     }
 
     /// What is known of the rows that may have the key.
-    fn parents(&self, tie: &Tie<M>, view: View) -> Result<Parents> {
+    pub(super) fn parents(&self, tie: &Tie<M>, view: View) -> Result<Parents> {
         let parent = &*tie.other;
         let set = parent.indexes.load();
         let index = tie.of.parent.index_in(parent, &set)?;
@@ -411,28 +408,6 @@ impl<M: Medium> Engine<M> {
         let is_whole = rows.len() == versions.len();
         Ok((states.iter().any(has_key), is_whole && states.iter().all(has_key)))
     }
-}
-
-impl<M: Medium> Engine<M> {
-    /// Refuses what a transaction has changed and not written if some row would have no parent.
-    /// Waits for others who decide that, as statements do.
-    pub(super) fn require_foreign_keys(&self, slot: &HeldSlot<'_, M>) -> Result<()> {
-        let Some(open) = slot.open() else { return Ok(()) };
-        let view = View::of(&open.snapshot, slot.id());
-        let mut waiting = Waiting::new(self, slot.index, open.wait_ms);
-        for row in &open.deferred.rows {
-            loop {
-                let tied = self.require_ties_of(slot.index, row, view);
-                if let Err(error) = &tied {
-                    let set = row.table.indexes.load();
-                    self.note_refusal(slot, &row.table, &set, std::iter::empty(), error);
-                }
-                let Some((holder, wanted)) = tied? else { break };
-                waiting.wait_for(holder, || *wanted)?;
-            }
-        }
-        Ok(())
-    }
 
     /// Notes for a serializable transaction what it learns by the refusal of a statement that gives
     /// a row these keys: that another row has one of them, or what rows there are on the other side
@@ -461,40 +436,5 @@ impl<M: Medium> Engine<M> {
             }
             _ => {}
         }
-    }
-
-    /// Refuses what the transaction of a slot has made of a row, or says who decides it.
-    fn require_ties_of(
-        &self,
-        slot: u32,
-        row: &DeferredRow<M>,
-        view: View,
-    ) -> Result<Option<InTheWay>> {
-        let set = row.table.indexes.load();
-        if set.foreign.is_empty() || row.table.is_dropped() {
-            return Ok(None);
-        }
-        let both = |made: &Made| [made.before().clone(), made.newest().clone()];
-        let made = self.statuses.unwritten.get(self.medium(), slot, row.name(), both);
-        let Some([before, newest]) = made else { return Ok(None) };
-        let set = (&**set, self.statuses.is_author(view.own));
-        for tie in &self.ties(&row.table, set, [before.as_ref(), newest.as_ref()], None)? {
-            let _key = self.keys.lock(self.medium(), std::iter::once(tie.lock()));
-            // Another row may have the key by now.
-            if tie.kind != Kind::Parent && self.has_parent(&row.table, tie, view)? {
-                continue;
-            }
-            let in_the_way = self.require_tie(&row.table, tie, view)?;
-            if in_the_way.is_some() {
-                return Ok(in_the_way);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether the children of a tie have a parent, which stays.
-    fn has_parent(&self, parent: &Arc<Table<M>>, tie: &Tie<M>, view: View) -> Result<bool> {
-        let to_parent = Tie::to_parent(&tie.of, parent, tie.of_parent.clone());
-        Ok(self.parents(&to_parent, view)?.is_there)
     }
 }

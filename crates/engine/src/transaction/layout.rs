@@ -18,7 +18,8 @@
 //!             changed
 //!         40  offset of a version, if the entry is of one
 //!         48  number of the statement (24 bits), time limit of the transaction in ms (32), 1 if it
-//!             is serializable (8)
+//!             is serializable, 2 if its foreign keys are checked at its commit, and 4 if it is
+//!             serializable, and may have read with an older snapshot (8)
 //!         56  stamp of the transaction's snapshot
 //!
 //! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted, and 4 if somebody
@@ -80,6 +81,8 @@ const TABLE: u64 = (1 << (KIND_SHIFT - TABLE_SHIFT)) - 1;
 const ROW: u64 = (1 << TABLE_SHIFT) - 1;
 const LIMIT_SHIFT: u32 = 24;
 const SERIALIZABLE: u64 = 1 << 56;
+const CHECKS_AT_COMMIT: u64 = 1 << 57;
+const HAS_OLDER: u64 = 1 << 58;
 
 /// The greatest stamp: heads have 48 bits for one.
 pub(crate) const STAMP_MAX: u64 = (1 << 48) - 1;
@@ -301,6 +304,10 @@ pub(crate) struct Record {
     pub(crate) statement: u32,
     pub(crate) limit_ms: u32,
     pub(crate) is_serializable: bool,
+    /// It is serializable, and may have read with an older snapshot, too.
+    pub(crate) has_older: bool,
+    /// Its foreign keys are checked at its commit.
+    pub(crate) checks_at_commit: bool,
     /// Stamp of its snapshot.
     pub(crate) snapshot: u64,
     pub(crate) content: Content,
@@ -316,20 +323,28 @@ impl Record {
         statement: 0,
         limit_ms: 0,
         is_serializable: false,
+        has_older: false,
+        checks_at_commit: false,
         snapshot: 0,
         content: Content::Nothing,
     };
 
     fn words(self) -> [u64; 7] {
         let (_, entry, version) = self.content.words();
-        let serializable = if self.is_serializable { SERIALIZABLE } else { 0 };
+        let bits = [
+            (self.is_serializable, SERIALIZABLE),
+            (self.checks_at_commit, CHECKS_AT_COMMIT),
+            (self.has_older, HAS_OLDER),
+        ];
+        let bits = bits.into_iter().filter(|(is_set, _)| *is_set);
+        let statement = u64::from(self.statement) | u64::from(self.limit_ms) << LIMIT_SHIFT;
         [
             self.number,
             self.stamp,
             self.serial.get(),
             entry,
             version,
-            u64::from(self.statement) | u64::from(self.limit_ms) << LIMIT_SHIFT | serializable,
+            bits.fold(statement, |word, (_, bit)| word | bit),
             self.snapshot,
         ]
     }
@@ -373,6 +388,8 @@ impl Record {
             statement: statement as u32 & STATEMENTS_MAX,
             limit_ms: (statement >> LIMIT_SHIFT) as u32,
             is_serializable: statement & SERIALIZABLE != 0,
+            has_older: statement & HAS_OLDER != 0,
+            checks_at_commit: statement & CHECKS_AT_COMMIT != 0,
             snapshot,
             content,
         };
@@ -520,6 +537,8 @@ mod tests {
                     statement: STATEMENTS_MAX,
                     limit_ms: u32::MAX,
                     is_serializable: state == State::Open,
+                    has_older: state == State::Open,
+                    checks_at_commit: state == State::Committed,
                     snapshot: STAMP_MAX,
                     content,
                 };

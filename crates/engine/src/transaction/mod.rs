@@ -10,6 +10,7 @@ mod deferred;
 mod distinct;
 mod finish;
 mod foreign;
+mod foreign_at_commit;
 mod held;
 pub(crate) mod layout;
 pub(crate) mod list;
@@ -18,6 +19,7 @@ mod moment;
 pub(crate) mod notes;
 mod noting;
 pub(crate) mod ops;
+mod options;
 mod orphans;
 pub(crate) mod recover;
 mod schema;
@@ -41,9 +43,8 @@ mod write_out;
 pub use self::lock::LockMode;
 pub use self::moment::Moment;
 pub(crate) use self::moment::Sealed;
-pub use self::session::{
-    Durability, Isolation, OpenTransaction, Resumed, Transaction, TransactionOptions,
-};
+pub use self::options::{Durability, ForeignKeys, Isolation, TransactionOptions};
+pub use self::session::{OpenTransaction, Resumed, Transaction};
 pub use self::snapshot::Snapshot;
 pub use self::token::Token;
 pub use self::upsert::Upserted;

@@ -70,9 +70,16 @@ impl<M: Medium> Notes<M> {
     }
 
     /// Those of a transaction that an earlier process has begun, and whose last record names this
-    /// snapshot.
-    pub(super) fn lost(since: u64) -> Self {
+    /// snapshot, or says that there was an older one.
+    pub(super) fn lost(since: u64, has_older: bool) -> Self {
+        let since = if has_older { 0 } else { since };
         Notes { lost_since: Some(since), ..Self::new() }
+    }
+
+    /// Whether something may have been read before this snapshot, and is not known to be the same.
+    pub(super) fn has_older(&self, snapshot: u64) -> bool {
+        let oldest = self.oldest.as_ref().map(|held| held.stamp);
+        oldest.into_iter().chain(self.lost_since).any(|since| since < snapshot)
     }
 
     /// Notes a read.

@@ -31,6 +31,13 @@ impl<M: Medium> Open<M> {
         }
     }
 
+    /// Whether it is serializable, and may have read with an older snapshot than it sees now.
+    pub(super) fn has_older_reads(&self) -> bool {
+        let now = self.snapshot.stamp;
+        let before = self.snapshot_before.as_ref().is_some_and(|before| before.stamp < now);
+        self.notes.as_ref().is_some_and(|notes| before || notes.has_older(now))
+    }
+
     /// Notes that the transaction has read all rows of a table.
     pub(super) fn note_all(&self, medium: &M, table: &Arc<Table<M>>) {
         if let Some(notes) = &self.notes {

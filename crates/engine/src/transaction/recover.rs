@@ -516,7 +516,8 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
         rows: Vec::new(),
         locked: Vec::new(),
         deferred: Deferred::new(false),
-        notes: last.is_serializable.then(|| Notes::lost(last.snapshot)),
+        notes: last.is_serializable.then(|| Notes::lost(last.snapshot, last.has_older)),
+        checks_at_commit: last.checks_at_commit,
         is_continued: true,
         back_to: match last.content {
             Content::TakenBack(to) => Some(to),

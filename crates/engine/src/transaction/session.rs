@@ -8,7 +8,8 @@ use remanent_pmem::{Mapped, Medium};
 use super::batch::Batch;
 use super::layout::{Outcome, SLOT_COUNT, Serial, TransactionId};
 use super::notes::Notes;
-use super::slots::{HeldSlot, How};
+use super::options::TransactionOptions;
+use super::slots::HeldSlot;
 use super::statement::{Part, Statement};
 use super::statuses::Fate;
 use super::view::View;
@@ -65,41 +66,6 @@ pub struct Transaction<'d, M: Medium = Mapped> {
     next: Part,
 }
 
-/// How a transaction is to be.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct TransactionOptions {
-    time_limit: Duration,
-    wait: Duration,
-    durability: Durability,
-    isolation: Isolation,
-}
-
-/// What a transaction may see of others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// It sees one moment. Two transactions that each read what the other one changes may both
-    /// commit (write skew).
-    #[default]
-    Snapshot,
-    /// The same, and the transaction is as if all of it had happened at the moment of its commit.
-    /// If what it has read is different by then, the commit is refused with
-    /// [`Error::NotSerializable`]. A transaction that has changed nothing is as if it had happened
-    /// at its snapshot.
-    Serializable,
-}
-
-/// When the statements of a transaction become durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Each one when it returns, for one fence. The transaction outlives the process.
-    #[default]
-    EachStatement,
-    /// All of them when the transaction has committed, for one fence in all. Until then, what it
-    /// has changed is kept in memory. A crash gives the transaction up.
-    AtCommit,
-}
-
 /// What became of a transaction, as [`Database::resume`](crate::Database::resume) finds it.
 #[derive(Debug)]
 pub enum Resumed<'d, M: Medium = Mapped> {
@@ -120,113 +86,11 @@ pub struct OpenTransaction {
     pub statement: u32,
 }
 
-impl TransactionOptions {
-    /// The usual: a time limit of one minute.
-    pub const fn new() -> Self {
-        TransactionOptions {
-            time_limit: Duration::from_secs(60),
-            wait: Duration::ZERO,
-            durability: Durability::EachStatement,
-            isolation: Isolation::Snapshot,
-        }
-    }
-
-    /// What it may see of others.
-    ///
-    /// A [serializable](Isolation::Serializable) transaction notes in memory what it reads, and
-    /// reads it again when it commits, as of the moment before. It notes 4,096 reads one by one. If
-    /// there are more, it counts as having read all rows of their tables. So does a scan.
-    /// If the database is opened again before it commits, nobody knows what it has read: it can be
-    /// committed if nobody has committed since its snapshot.
-    ///
-    /// ```
-    /// use remanent_engine::{Database, Error, Isolation, TableSpec, TransactionOptions, Type};
-    /// # use remanent_pmem::Pool;
-    /// # let pool = Pool::options().create_in_memory()?;
-    /// let hospital = Database::create(&pool, "hospital")?;
-    /// let spec = TableSpec::new("doctors")
-    ///     .column("number", Type::U32)
-    ///     .column("is on call", Type::Bool)
-    ///     .primary_key(["number"]);
-    /// let doctors = hospital.create_table(&spec)?;
-    /// doctors.insert(&[1.into(), true.into()])?;
-    /// doctors.insert(&[2.into(), true.into()])?;
-    ///
-    /// // Each goes home if the other one is on call.
-    /// let (get, update) = (doctors.prepare_get("primary")?, doctors.prepare_update("primary")?);
-    /// let options = TransactionOptions::new().isolation(Isolation::Serializable);
-    /// let mut first = hospital.begin_with(&options)?;
-    /// let mut second = hospital.begin_with(&options)?;
-    /// for (of, own, other) in [(&mut first, 1, 2), (&mut second, 2, 1)] {
-    ///     assert_eq!(get.run(of, &[other.into()], |doctor| doctor.get(1))?, Some(true));
-    ///     update.run_in(of, &[own.into()], |_, doctor| doctor.set(1, false))?;
-    /// }
-    /// first.commit()?;
-    /// assert!(matches!(second.commit(), Err(Error::NotSerializable { .. })));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub const fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
-        self
-    }
-
-    /// When its statements become durable.
-    ///
-    /// ```
-    /// use remanent_engine::{Database, Durability, TableSpec, TransactionOptions, Type};
-    /// # use remanent_pmem::Pool;
-    /// # let pool = Pool::options().create_in_memory()?;
-    /// let shop = Database::create(&pool, "shop")?;
-    /// let spec = TableSpec::new("items").column("number", Type::U32).primary_key(["number"]);
-    /// let items = shop.create_table(&spec)?;
-    ///
-    /// let options = TransactionOptions::new().durability(Durability::AtCommit);
-    /// let mut order = shop.begin_with(&options)?;
-    /// for number in 0..100 {
-    ///     items.insert_in(&mut order, &[number.into()])?; // no fence
-    /// }
-    /// order.commit()?; // one
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub const fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-
-    /// Gives the transaction up if nobody goes on with it for so long: after it was suspended, or
-    /// after the database was opened when a process was killed. 49 days at the most.
-    pub const fn time_limit(mut self, limit: Duration) -> Self {
-        self.time_limit = limit;
-        self
-    }
-}
-
-impl TransactionOptions {
-    /// Has statements wait for who is in their way, so long at the most: another transaction that
-    /// has changed or [locked](crate::Get::lock_in) the row, or decides who has the key. Those that
-    /// wait for each other are found, and one of them is refused ([`Error::Deadlock`]). Nobody is
-    /// served first. A statement that waits looks again every 50 to 150 µs.
-    pub const fn wait(mut self, limit: Duration) -> Self {
-        self.wait = limit;
-        self
-    }
-}
-
-impl Default for TransactionOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<'d, M: Medium> Transaction<'d, M> {
     pub(crate) fn begin(engine: &'d Engine<M>, options: &TransactionOptions) -> Result<Self> {
-        let limit_ms = options.time_limit.as_millis().min(u32::MAX.into()) as u32;
         let mut slot = engine.hold_slot()?;
         let snapshot = engine.snapshots.hold_firmly(engine.medium(), &engine.stamps);
-        let is_at_commit = options.durability == Durability::AtCommit;
-        let is_serializable = options.isolation == Isolation::Serializable;
-        let how = How { limit_ms, wait_ms: ms(options.wait), is_at_commit, is_serializable };
-        slot.begin(engine.medium(), engine.opening(), how, snapshot)?;
+        slot.begin(engine.medium(), engine.opening(), options.how(), snapshot)?;
         Ok(Self::of(engine, slot))
     }
 
@@ -271,7 +135,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
 
     /// Sees all that was committed by now, from the next statement on.
     ///
-    /// A [serializable](Isolation::Serializable) transaction can still be committed only if
+    /// A [serializable](crate::Isolation::Serializable) transaction can still be committed only if
     /// everything that it has read is unchanged, also what it has read before.
     ///
     /// # Errors
@@ -292,18 +156,33 @@ impl<'d, M: Medium> Transaction<'d, M> {
         Ok(())
     }
 
+    /// Checks foreign keys now that are to be checked when it
+    /// [commits](TransactionOptions::foreign_keys): whether the commit would be refused. It waits
+    /// for others who decide that, as statements do. They are checked again at the commit.
+    ///
+    /// # Errors
+    ///
+    /// When it is over, or a [batch](Transaction::batch) is in progress ([`Error::InBatch`]). When
+    /// a row has no parent ([`Error::NoParent`]), or others refer to one that is gone
+    /// ([`Error::HasChildren`]), or others decide it ([`Error::Conflict`], [`Error::Overtaken`]):
+    /// the transaction goes on.
+    pub fn check_foreign_keys(&mut self) -> Result<()> {
+        self.require_no_batch()?;
+        self.engine.require_foreign_keys(self.open_slot()?)
+    }
+
     /// Commits what it has changed: durable when this returns. One fence; none if it has changed
     /// nothing; another one, and those for giving back, if it has changed the schema.
     ///
     /// # Errors
     ///
-    /// When it is over. When it is durable at its commit, and the pool is full, it has changed too
-    /// much ([`Error::TooMuchAtOnce`]), or foreign keys speak against it ([`Error::NoParent`],
-    /// [`Error::HasChildren`], [`Error::Conflict`], [`Error::Overtaken`]), and when it was
-    /// exchanged for another one in a batch ([`Error::InBatch`]): it is given up then; as it is
-    /// when it is serializable, and others have changed what it has read
-    /// ([`Error::NotSerializable`]). When the
-    /// medium met a fault: whether it was committed is known once the pool was opened again.
+    /// When it is over. When it is durable at its commit, and the pool is full, or it has changed
+    /// too much ([`Error::TooMuchAtOnce`]); when foreign keys are checked only now, and speak
+    /// against it ([`Error::NoParent`], [`Error::HasChildren`], [`Error::Conflict`],
+    /// [`Error::Overtaken`]); and when it was exchanged for another one in a batch
+    /// ([`Error::InBatch`]): it is given up then; as it is when it is serializable, and others have
+    /// changed what it has read ([`Error::NotSerializable`]). When the medium met a fault: whether
+    /// it was committed is known once the pool was opened again.
     pub fn commit(mut self) -> Result<()> {
         self.commit_now()
     }
@@ -312,17 +191,17 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// it: the first statement of it that takes effect commits. If none does, because it finds no
     /// row, or changes nothing, and `last` returns no error, the transaction is committed by
     /// itself. So it is behind a [batch](Transaction::batch), for one fence more, and if the
-    /// transaction is durable at its commit, or has changed the schema.
+    /// transaction is durable at its commit, checks [foreign keys](crate::ForeignKeys) there, or
+    /// has changed the schema.
     ///
     /// # Errors
     ///
     /// That of `last`. If its statement was refused, the transaction goes on; if it took effect, it
-    /// has committed, whatever `last` has returned afterwards. Behind a batch, and in a transaction
-    /// that is durable at its commit, the transaction goes on in both cases; if `last` returns no
-    /// error, and foreign keys speak against the commit, it is given up. It is given up in any case
-    /// if it is serializable, and others have changed what it has read
-    /// ([`Error::NotSerializable`]). When the transaction is over ([`Error::TransactionEnded`]), as
-    /// it is for a second statement.
+    /// has committed, whatever `last` has returned afterwards. Where the commit comes by itself,
+    /// the transaction goes on in both cases; if `last` returns no error, and foreign keys speak
+    /// against the commit, it is given up. It is given up in any case if it is serializable, and
+    /// others have changed what it has read ([`Error::NotSerializable`]). When the transaction is
+    /// over ([`Error::TransactionEnded`]), as it is for a second statement.
     pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         self.require_no_batch()?;
         let token = self.token;
@@ -533,8 +412,10 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let view = self.view_in(engine)?;
         let slot = self.slot.as_mut().ok_or(Error::TransactionEnded)?;
         let is_deferred = slot.open().is_some_and(|open| open.deferred.is_on());
-        // Promises are kept by a commit of its own.
-        let is_by_itself = is_deferred || engine.statuses.is_author(slot.id());
+        // Promises are kept by a commit of its own, before which foreign keys are checked.
+        let is_by_itself = is_deferred
+            || engine.statuses.is_author(slot.id())
+            || slot.open().is_some_and(|open| open.checks_at_commit);
         let part = if is_by_itself { Part::One } else { self.next };
         Ok(Statement { slot, part, view })
     }

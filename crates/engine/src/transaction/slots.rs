@@ -62,6 +62,8 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) deferred: Deferred<M>,
     /// What it has read, if it is serializable.
     pub(crate) notes: Option<Notes<M>>,
+    /// Foreign keys are checked at its commit, and not by its statements.
+    pub(crate) checks_at_commit: bool,
     /// It has changed others in an earlier process.
     pub(crate) is_continued: bool,
     /// What it has changed behind this statement is to be taken back first of all.
@@ -89,6 +91,8 @@ pub(crate) struct How {
     /// It is durable at its commit, and not before.
     pub(crate) is_at_commit: bool,
     pub(crate) is_serializable: bool,
+    /// Foreign keys are checked at its commit, and not by its statements.
+    pub(crate) checks_at_commit: bool,
 }
 
 /// A row that a transaction has changed, or locked.
@@ -245,6 +249,7 @@ impl<M: Medium> HeldSlot<'_, M> {
             locked: Vec::new(),
             deferred: Deferred::new(how.is_at_commit),
             notes: how.is_serializable.then(Notes::new),
+            checks_at_commit: how.checks_at_commit,
             is_continued: false,
             back_to: None,
             wait_ms: how.wait_ms,
@@ -295,8 +300,12 @@ impl<M: Medium> HeldSlot<'_, M> {
         let mut record = Record { number: last.number + 1, state, content, ..last };
         record.stamp = stamp.unwrap_or(last.stamp);
         record.serial.opening = self.opening;
-        record.is_serializable = slot.open.as_ref().is_some_and(|open| open.notes.is_some());
+        (record.is_serializable, record.has_older) = (false, false);
+        record.checks_at_commit = false;
         if let Some(open) = slot.open.as_mut() {
+            record.is_serializable = open.notes.is_some();
+            record.has_older = open.has_older_reads();
+            record.checks_at_commit = open.checks_at_commit;
             let is_statement = content != Content::Nothing && !open.deferred.is_at_commit;
             open.statement += u32::from(is_statement);
             record.serial = open.serial;

@@ -160,7 +160,9 @@ impl<M: Medium> Engine<M> {
         if slot.open().is_none_or(|open| open.deferred.rows.is_empty()) {
             return Ok(());
         }
-        match self.require_foreign_keys(slot).and_then(|()| self.prepare(slot)) {
+        let is_checked_now = slot.open().is_some_and(|open| !open.checks_at_commit);
+        let checked = if is_checked_now { self.require_foreign_keys(slot) } else { Ok(()) };
+        match checked.and_then(|()| self.prepare(slot)) {
             Ok((lane, changes)) => self.write_out(slot, None, lane, changes),
             Err(error) => {
                 self.take_back(slot, 0)?;

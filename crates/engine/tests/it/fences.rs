@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_engine::{
-    Database, Durability, Error, LockMode, NewColumn, NewForeignKey, NewIndex, Order, Placement,
-    Resumed, Row, Table, TableSpec, Transaction, TransactionOptions, Type, Value,
+    Database, Durability, Error, ForeignKeys, LockMode, NewColumn, NewForeignKey, NewIndex, Order,
+    Placement, Resumed, Row, Table, TableSpec, Transaction, TransactionOptions, Type, Value,
 };
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
@@ -520,6 +520,35 @@ fn moving_the_index_of_a_dictionary_takes_as_many_fences_as_stated() {
     let to_pool = fences(&pool, || place(Placement::Pmem));
     assert!((4..10).contains(&to_pool), "{to_pool}");
     assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
+fn foreign_keys_that_are_checked_at_the_commit_have_it_come_by_itself() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let spec = TableSpec::new("things")
+        .column("number", Type::U32)
+        .column("before", Type::U32)
+        .primary_key(["number"])
+        .index("by_before", ["before"])
+        .foreign_key("of_before", ["before"], "things", ["number"]);
+    let things = database.create_table(&spec).unwrap();
+    things.insert(&[0.into(), 0.into()]).unwrap();
+    let options = TransactionOptions::new().foreign_keys(ForeignKeys::AtCommit);
+    for first in [10u32, 20] {
+        let mut transaction = database.begin_with(&options).unwrap();
+        let insert = |by: &mut Transaction<'_, _>, number: u32, before: u32| {
+            things.insert_in(by, &[number.into(), before.into()]).map(drop)
+        };
+        let statement = || insert(&mut transaction, first, first + 1).unwrap();
+        assert_eq!(fences(&pool, statement), 1);
+        let check = || assert!(transaction.check_foreign_keys().is_err());
+        assert_eq!(fences(&pool, check), 0);
+        let last = || transaction.commit_with(|by| insert(by, first + 1, first)).unwrap();
+        assert_eq!(fences(&pool, last), 2);
+    }
+    let nothing = database.begin_with(&options).unwrap();
+    assert_eq!(fences(&pool, || nothing.commit().unwrap()), 0);
 }
 
 #[test]

@@ -74,18 +74,23 @@ impl Shop {
         self.orders.insert_in(by, &[number.into(), customer.into()]).map(drop)
     }
 
-    fn pass_on_in(&self, by: &mut Transaction<'_>, order: u32, to: u32) -> Result<(), Error> {
+    pub(crate) fn pass_on_in(
+        &self,
+        by: &mut Transaction<'_>,
+        order: u32,
+        to: u32,
+    ) -> Result<(), Error> {
         let update = self.orders.prepare_update("primary")?;
         let done = update.run_in(by, &[order.into()], |_, row| row.set(1, to))?;
         assert!(done.is_some(), "order {order}");
         Ok(())
     }
 
-    fn cancel_in(&self, by: &mut Transaction<'_>, order: u32) -> Result<bool, Error> {
+    pub(crate) fn cancel_in(&self, by: &mut Transaction<'_>, order: u32) -> Result<bool, Error> {
         self.orders.prepare_delete("primary")?.run_in(by, &[order.into()])
     }
 
-    fn add_in(&self, by: &mut Transaction<'_>, customer: u32) -> Result<(), Error> {
+    pub(crate) fn add_in(&self, by: &mut Transaction<'_>, customer: u32) -> Result<(), Error> {
         self.customers.insert_in(by, &[customer.into(), 0.into()]).map(drop)
     }
 
@@ -97,7 +102,12 @@ impl Shop {
         self.customers.prepare_delete("primary")?.run_in(by, &[customer.into()])
     }
 
-    fn renumber_in(&self, by: &mut Transaction<'_>, customer: u32, to: u32) -> Result<(), Error> {
+    pub(crate) fn renumber_in(
+        &self,
+        by: &mut Transaction<'_>,
+        customer: u32,
+        to: u32,
+    ) -> Result<(), Error> {
         let update = self.customers.prepare_update("primary")?;
         let done = update.run_in(by, &[customer.into()], |_, row| row.set(0, to))?;
         assert!(done.is_some(), "customer {customer}");
@@ -118,15 +128,15 @@ impl Shop {
     }
 }
 
-fn is_conflict<T>(done: Result<T, Error>) -> bool {
+pub(crate) fn is_conflict<T>(done: Result<T, Error>) -> bool {
     matches!(done, Err(Error::Conflict { .. }))
 }
 
-fn has_no_parent<T>(done: Result<T, Error>) -> bool {
+pub(crate) fn has_no_parent<T>(done: Result<T, Error>) -> bool {
     matches!(done, Err(Error::NoParent { .. }))
 }
 
-fn has_children<T>(done: Result<T, Error>) -> bool {
+pub(crate) fn has_children<T>(done: Result<T, Error>) -> bool {
     matches!(done, Err(Error::HasChildren { .. }))
 }
 

@@ -12,16 +12,16 @@ use remanent_pmem::pool::Format;
 use remanent_pmem::{Mapped, Medium, Pool};
 
 /// Rows of a number, a group by which they are ordered, and a value.
-struct Things<M: Medium = Mapped> {
-    pool: Pool<M>,
-    database: Database<M>,
-    table: Table<M>,
+pub(crate) struct Things<M: Medium = Mapped> {
+    pub(crate) pool: Pool<M>,
+    pub(crate) database: Database<M>,
+    pub(crate) table: Table<M>,
 }
 
 const FIRST: u32 = 1;
 const LAST: u32 = 20;
 
-fn things() -> Things {
+pub(crate) fn things() -> Things {
     things_in(Pool::options().create_in_memory().unwrap())
 }
 
@@ -41,7 +41,7 @@ fn things_in<M: Medium>(pool: Pool<M>) -> Things<M> {
 }
 
 impl<M: Medium> Things<M> {
-    fn begin(&self) -> Transaction<'_, M> {
+    pub(crate) fn begin(&self) -> Transaction<'_, M> {
         self.begin_with(Durability::EachStatement)
     }
 
@@ -50,40 +50,40 @@ impl<M: Medium> Things<M> {
         self.database.begin_with(&options.durability(durability)).unwrap()
     }
 
-    fn insert(&self, number: u32, group: u32) {
+    pub(crate) fn insert(&self, number: u32, group: u32) {
         self.table.insert(&[number.into(), group.into(), 0.into()]).unwrap();
     }
 
-    fn insert_in(&self, by: &mut Transaction<'_, M>, number: u32, group: u32) {
+    pub(crate) fn insert_in(&self, by: &mut Transaction<'_, M>, number: u32, group: u32) {
         self.table.insert_in(by, &[number.into(), group.into(), 0.into()]).unwrap();
     }
 
-    fn get(&self, moment: &impl Moment<M>, number: u32) -> Option<i64> {
+    pub(crate) fn get(&self, moment: &impl Moment<M>, number: u32) -> Option<i64> {
         let get = self.table.prepare_get("primary").unwrap();
         get.run(moment, &[number.into()], |row| row.get(2)).unwrap()
     }
 
-    fn set(&self, number: u32, value: i64) {
+    pub(crate) fn set(&self, number: u32, value: i64) {
         let update = self.table.prepare_update("primary").unwrap();
         assert!(update.run(&[number.into()], |_, row| row.set(2, value)).unwrap().is_some());
     }
 
-    fn set_in(&self, by: &mut Transaction<'_, M>, number: u32, value: i64) -> bool {
+    pub(crate) fn set_in(&self, by: &mut Transaction<'_, M>, number: u32, value: i64) -> bool {
         let update = self.table.prepare_update("primary").unwrap();
         update.run_in(by, &[number.into()], |_, row| row.set(2, value)).unwrap().is_some()
     }
 
-    fn move_to(&self, number: u32, group: u32) {
+    pub(crate) fn move_to(&self, number: u32, group: u32) {
         let update = self.table.prepare_update("primary").unwrap();
         assert!(update.run(&[number.into()], |_, row| row.set(1, group)).unwrap().is_some());
     }
 
-    fn delete(&self, number: u32) -> bool {
+    pub(crate) fn delete(&self, number: u32) -> bool {
         self.table.prepare_delete("primary").unwrap().run(&[number.into()]).unwrap()
     }
 
     /// Numbers of the rows of these groups; the first `most` of them.
-    fn range(
+    pub(crate) fn range(
         &self,
         moment: &impl Moment<M>,
         groups: [u32; 2],
@@ -118,7 +118,7 @@ impl<M: Medium> Things<M> {
     }
 }
 
-fn is_refused(result: Result<(), Error>) -> bool {
+pub(crate) fn is_refused(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => false,
         Err(Error::NotSerializable { .. }) => true,
