@@ -85,7 +85,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     (
         "Transaction",
         "engine/src/transaction/session.rs",
-        &["engine/subject", "engine/transactions"],
+        &["engine/subject", "engine/transactions", "engine/foreign"],
     ),
     ("Database", "engine/src/sequence/mod.rs", &["engine/sequences"]),
     ("Sequence", "engine/src/sequence/mod.rs", &["engine/sequences"]),

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Config, Nested, Outcome, Rng, Sim, Subject};
 use remanent_engine::{
-    Changes, Database, Durability, Error, Moment, NewForeignKey, Placement, Rebuild, Row, Table,
-    TableSpec, Transaction, Type, Value,
+    Changes, Database, Durability, Error, ForeignKeys, Moment, NewForeignKey, Placement, Rebuild,
+    Row, Table, TableSpec, Transaction, TransactionOptions, Type, Value,
 };
 use remanent_pmem::Medium;
 
 use super::foreign_model::{Families, Open as OpenModel, RowKey, Side, State, Statement, VALUES};
 use super::rows::{M, Rows, answer_number};
 use super::subject::{answer, bool_or_none};
-use super::transactions::{end, patient, resumed};
+use super::transactions::{by_open, end, patient, resumed};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 use crate::presets::{SIZE_MAX, alone, few_images, interleaved, killed, prepared, together};
@@ -26,6 +26,8 @@ struct Trees {
     names: u64,
     /// Whether children are found by an ordered index, of more than their parents.
     is_ordered: bool,
+    /// Whether the open transaction looks at foreign keys when it commits.
+    checks_at_commit: bool,
     mix: Mix,
 }
 
@@ -53,6 +55,8 @@ enum Op {
     CommitWith(Statement),
     /// Takes back what the open transaction has done behind the statement with this number.
     TakeBack(u32),
+    /// Asks whether the open transaction can be committed.
+    Check,
     Commit,
     Abort,
     /// A transaction that is durable at its commit, if it commits.
@@ -70,7 +74,8 @@ enum Op {
 
 /// Every scenario of foreign keys.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let trees = |mix| Trees { keys: 3, names: 2, is_ordered: false, mix };
+    let trees = |mix| Trees { keys: 3, names: 2, is_ordered: false, checks_at_commit: false, mix };
+    let at_commit = Trees { checks_at_commit: true, ..trees(Mix::Beside) };
     let recovery = Nested { depth: 2, one_in: 16, samples: 2 };
     vec![
         Scenario::new(
@@ -98,6 +103,19 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a foreign key; killed, then power lost",
             trees(Mix::Beside),
             few_images(killed(alone(5, 5))),
+        ),
+        Scenario::new(
+            "engine/foreign-at-commit",
+            "a foreign key; a transaction whose durable statements are checked at its commit",
+            at_commit.clone(),
+            few_images(prepared(alone(5, 10))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/foreign-at-commit-recovery",
+            "the same; crashes inside recovery and after it",
+            at_commit,
+            Config { nested: recovery, after: 8, creation: false, ..few_images(alone(5, 6)) },
         ),
         Scenario::new(
             "engine/foreign-threads",
@@ -198,14 +216,16 @@ fn make(
     }
 }
 
-/// The open transaction, or one that begins, is passed on, and left if it has done something.
+/// The open transaction, or one that begins like this, is passed on, and left if it has done
+/// something.
 fn in_open<R>(
     database: &Database<M>,
+    options: &TransactionOptions,
     make: impl FnOnce(&mut Transaction<'_, M>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let mut transaction = match resumed(database)? {
         Some(transaction) => transaction,
-        None => database.begin_with(&patient())?,
+        None => database.begin_with(options)?,
     };
     let result = make(&mut transaction);
     if transaction.statement() > 0 {
@@ -352,6 +372,14 @@ impl Trees {
         }
     }
 
+    /// How the open transaction begins.
+    fn options(&self) -> TransactionOptions {
+        match self.checks_at_commit {
+            true => patient().foreign_keys(ForeignKeys::AtCommit),
+            false => patient(),
+        }
+    }
+
     fn statements(&self, rng: &mut Rng, count: u64) -> Vec<Statement> {
         (0..count).map(|_| Statement::draw(rng, self.keys, self.names)).collect()
     }
@@ -393,8 +421,10 @@ impl Subject for Trees {
         let database = &open.object;
         let done = match *op {
             Op::Alone(statement) => self.patiently(open, || make(database, None, statement)),
-            Op::Within(statement) => in_open(database, |by| make(database, Some(by), statement)),
-            Op::Batch(ref statements) => in_open(database, |by| {
+            Op::Within(statement) => {
+                in_open(database, &self.options(), |by| make(database, Some(by), statement))
+            }
+            Op::Batch(ref statements) => in_open(database, &self.options(), |by| {
                 by.batch(|batch| {
                     statements.iter().try_for_each(|statement| {
                         make(database, Some(&mut *batch), *statement).map(drop)
@@ -412,14 +442,8 @@ impl Subject for Trees {
                 }
                 none => none.map(|_| None),
             },
-            Op::TakeBack(to) => match resumed(database) {
-                Ok(Some(mut by)) => {
-                    let done = by.take_back_to(to).map(Some);
-                    by.suspend();
-                    done
-                }
-                none => none.map(|_| None),
-            },
+            Op::TakeBack(to) => by_open(database, |by| by.take_back_to(to)),
+            Op::Check => by_open(database, |by| by.check_foreign_keys()),
             Op::Commit | Op::Abort => {
                 let ended = end(database, matches!(op, Op::Commit));
                 return answer(ended, Answer::Bool);
@@ -454,10 +478,12 @@ impl Subject for Trees {
     fn model(&self, state: &mut State, op: &Op) -> Answer<Rows> {
         let done = match *op {
             Op::Alone(statement) => state.alone(statement),
-            Op::Within(statement) => state.within(statement),
-            Op::Batch(ref statements) => Some(state.batch(statements)),
+            Op::Within(statement) => state.within(statement, self.checks_at_commit),
+            Op::Batch(ref statements) => Some(state.batch(statements, self.checks_at_commit)),
             Op::CommitWith(statement) => state.commit_with(statement),
             Op::TakeBack(to) => state.take_back(to),
+            Op::Check => state.is_allowed(),
+            Op::Commit if self.checks_at_commit => Some(state.commit_checked()),
             Op::Commit => Some(state.end(true)),
             Op::Abort => Some(state.end(false)),
             Op::AtCommit(ref statements, is_commit) => {
@@ -530,6 +556,8 @@ impl Subject for Trees {
             (_, 4..=9) => Op::Within(statement),
             (_, 10..=12) => Op::Batch(self.statements(rng, 3)),
             (_, 13) => Op::AtCommit(self.statements(rng, 3), rng.below(4) != 0),
+            // Two steps, between which a crash may come.
+            (_, 14) if self.checks_at_commit => Op::Check,
             (_, 14) => Op::CommitWith(statement),
             (_, 15) => Op::TakeBack(rng.below(5) as u32),
             (_, 16 | 17) => Op::Commit,

@@ -267,16 +267,27 @@ impl Open {
         self.statement += 1;
     }
 
-    /// Makes a statement that counts by itself.
-    fn apply_one(&mut self, beside: Beside<'_>, statement: Statement) -> Option<bool> {
+    /// Makes a statement that counts by itself. Foreign keys may be looked at later.
+    fn apply_one(
+        &mut self,
+        beside: Beside<'_>,
+        statement: Statement,
+        is_checked_later: bool,
+    ) -> Option<bool> {
         let before = self.statement;
-        let done = self.apply(beside, statement, false);
+        let done = self.apply(beside, statement, is_checked_later);
         self.note_statement(before);
         done
     }
 
-    /// Makes statements that count as one; false if they are refused.
-    fn apply_batch(&mut self, beside: Beside<'_>, statements: &[Statement]) -> bool {
+    /// Makes statements that count as one; false if they are refused. Foreign keys may be looked at
+    /// later.
+    fn apply_batch(
+        &mut self,
+        beside: Beside<'_>,
+        statements: &[Statement],
+        is_checked_later: bool,
+    ) -> bool {
         let mut open = self.clone();
         let mut inserted = BTreeSet::new();
         for &statement in statements {
@@ -286,7 +297,7 @@ impl Open {
                 _ => {}
             }
         }
-        if !beside.allows_all(&self.rows, &open, &inserted) {
+        if !is_checked_later && !beside.allows_all(&self.rows, &open, &inserted) {
             return false;
         }
         // A row that has been changed back is free again.
@@ -362,17 +373,17 @@ impl State {
     }
 
     /// A statement of the open transaction, which begins if there is none.
-    pub(super) fn within(&mut self, statement: Statement) -> Option<bool> {
+    pub(super) fn within(&mut self, statement: Statement, is_checked_later: bool) -> Option<bool> {
         let mut open = self.open.take().unwrap_or_else(|| Open::on(&self.rows));
-        let done = open.apply_one(self.beside(None), statement);
+        let done = open.apply_one(self.beside(None), statement, is_checked_later);
         self.open = (open.statement > 0).then_some(open);
         done
     }
 
     /// Statements of the open transaction that count as one. It begins if there is none.
-    pub(super) fn batch(&mut self, statements: &[Statement]) -> bool {
+    pub(super) fn batch(&mut self, statements: &[Statement], is_checked_later: bool) -> bool {
         let mut open = self.open.take().unwrap_or_else(|| Open::on(&self.rows));
-        let done = open.apply_batch(self.beside(None), statements);
+        let done = open.apply_batch(self.beside(None), statements, is_checked_later);
         self.open = (open.statement > 0).then_some(open);
         done
     }
@@ -380,7 +391,7 @@ impl State {
     /// The last statement of the open transaction.
     pub(super) fn commit_with(&mut self, statement: Statement) -> Option<bool> {
         let mut open = self.open.take()?;
-        let done = open.apply_one(self.beside(None), statement);
+        let done = open.apply_one(self.beside(None), statement, false);
         match done {
             Some(false) => self.open = Some(open),
             _ => self.rows = open.newest(&self.rows),
@@ -395,6 +406,20 @@ impl State {
             self.rows = open.newest(&self.rows);
         }
         true
+    }
+
+    /// Commits the open transaction, which has not looked at foreign keys; whether that is done. If
+    /// they speak against it, it is given up.
+    pub(super) fn commit_checked(&mut self) -> bool {
+        let is_commit = self.is_allowed() == Some(true);
+        self.end(is_commit) && is_commit
+    }
+
+    /// Whether the commit of the open transaction, which has not looked at foreign keys, would be
+    /// done. `None` if there is none.
+    pub(super) fn is_allowed(&self) -> Option<bool> {
+        let open = self.open.as_ref()?;
+        Some(self.beside(None).allows_all(&open.began_with, open, &BTreeSet::new()))
     }
 
     /// Takes back what the open transaction has done behind a statement. `None` if there is none.

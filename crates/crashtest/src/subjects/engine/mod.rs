@@ -14,6 +14,7 @@ mod promises_model;
 mod rows;
 mod scenarios;
 mod sequences;
+mod serial;
 mod subject;
 mod sums;
 mod transactions;

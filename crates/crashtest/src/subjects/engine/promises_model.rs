@@ -176,7 +176,7 @@ pub(super) struct Open {
     pub(super) world: World,
     /// Whether it has changed the schema.
     is_author: bool,
-    /// The same after each statement.
+    /// The same after each statement that was not taken back.
     history: Vec<(u32, World, bool)>,
 }
 
@@ -214,8 +214,9 @@ impl Open {
 
     fn take_back(&mut self, to: u32) {
         if to < self.statement {
-            let last = self.history.iter().rfind(|(statement, ..)| *statement <= to);
-            if let Some((_, world, is_author)) = last.cloned() {
+            // What was taken back before does not come again.
+            self.history.retain(|(statement, ..)| *statement <= to);
+            if let Some((_, world, is_author)) = self.history.last().cloned() {
                 (self.world, self.is_author) = (world, is_author);
             }
             self.count();

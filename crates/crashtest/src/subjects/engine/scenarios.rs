@@ -8,7 +8,7 @@ use super::promises::Promises;
 use super::sequences::Sequences;
 use super::subject::{Mix, Tables};
 use super::unique::Works;
-use super::{dictionaries, foreign};
+use super::{dictionaries, foreign, serial};
 use crate::presets::{
     OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, few_images, interleaved, killed,
     killed_twice, pages, prepared, refusing, together, without_room,
@@ -34,6 +34,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         dictionaries::scenarios(),
         copies(),
         promises(),
+        serial::scenarios(),
         in_trouble(),
         by_threads(),
     ]
@@ -583,7 +584,7 @@ fn promises() -> Vec<Scenario> {
             all(),
             few_images(alone(4, 10)),
         )
-        .with_weight(2),
+        .with_weight(6),
         Scenario::new(
             "engine/promises-stores",
             "the same; between any two stores",

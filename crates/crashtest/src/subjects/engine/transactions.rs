@@ -57,6 +57,17 @@ pub(super) fn resumed(database: &Database<M>) -> Result<Option<Transaction<'_, M
     }
 }
 
+/// Has the open transaction do something, and leaves it open. `None` if there is none.
+pub(super) fn by_open<R>(
+    database: &Database<M>,
+    make: impl FnOnce(&mut Transaction<'_, M>) -> Result<R, Error>,
+) -> Result<Option<R>, Error> {
+    let Some(mut transaction) = resumed(database)? else { return Ok(None) };
+    let result = make(&mut transaction);
+    transaction.suspend();
+    result.map(Some)
+}
+
 /// Makes a statement of the open transaction, which begins if there is none, and leaves it open.
 pub(super) fn within(database: &Database<M>, statement: Statement) -> Result<Option<()>, Error> {
     let mut transaction = match resumed(database)? {
