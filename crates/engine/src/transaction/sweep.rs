@@ -17,8 +17,14 @@ use crate::table::layout::State;
 use crate::table::ops::RowPlace;
 
 impl<M: Medium> Engine<M> {
-    /// A slot that nobody has. Waits while all are taken.
+    /// A slot that nobody has. Waits while all are taken, behind those who have waited before.
     pub(crate) fn hold_slot(&self) -> Result<HeldSlot<'_, M>> {
+        if self.waiting_for_slots.len() == 0
+            && let Some(slot) = self.slots.try_hold(self.medium())
+        {
+            return Ok(slot);
+        }
+        let _turn = self.waiting_for_slots.line_up(self.medium());
         loop {
             if let Some(slot) = self.slots.try_hold(self.medium()) {
                 return Ok(slot);

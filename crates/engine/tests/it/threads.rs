@@ -102,3 +102,37 @@ fn a_snapshot_sees_no_gap() {
         assert!(reader.join().unwrap() > 0);
     });
 }
+
+#[test]
+fn more_threads_than_there_are_slots_all_have_their_turn() {
+    const SLOTS: u32 = 256;
+    let pool = Pool::options().create_in_memory().unwrap();
+    let database = Database::create(&pool, "db").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    let insert = |id: u32| {
+        let number = format!("{id}");
+        table.insert(&[id.into(), number.as_str().into(), id.into()]).unwrap();
+    };
+    let mut open: Vec<_> = (0..SLOTS).map(|_| database.begin().unwrap()).collect();
+    thread::scope(|scope| {
+        for thread in 0..12 {
+            let insert = &insert;
+            scope.spawn(move || (0..50).for_each(|at| insert(thread * 50 + at)));
+        }
+        // All but the last one take a slot away again, for a while.
+        for _ in 0..20 {
+            drop(open.pop());
+            thread::yield_now();
+            open.push(database.begin().unwrap());
+        }
+        open.clear();
+    });
+    let mut count = 0;
+    let visit = |_: &Row<'_>| {
+        count += 1;
+        ControlFlow::<()>::Continue(())
+    };
+    table.scan(&database.snapshot(), visit).unwrap();
+    assert_eq!(count, 600);
+    assert_eq!(database.check().unwrap(), []);
+}
