@@ -510,7 +510,100 @@ fn holder_name(holder: Option<Token>) -> String {
     holder.map_or_else(|| "another statement".to_owned(), |token| format!("transaction {token}"))
 }
 
+/// What a program does about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Somebody was in the way of the call: make it again.
+    Conflict,
+    /// Others were first, or the transaction was given up: make all of it again. `refresh` is
+    /// enough for one that has not relied on what it has read.
+    Restart,
+    /// Another row, or another table, speaks against what was asked for.
+    Constraint,
+    /// A limit of the pool or the database was reached, or the pool is full.
+    Exhausted,
+    /// There is nothing of this name.
+    NotFound,
+    /// The call is none that can be made, whatever others do: a value that does not fit, or a
+    /// transaction that is over.
+    Usage,
+    /// A commit is durable, and the gate did not confirm it.
+    Unconfirmed,
+    /// The pool is damaged, or its medium met a fault.
+    Storage,
+}
+
 impl Error {
+    /// What a program does about it.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, ErrorKind, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let shop = Database::create(&pool, "shop")?;
+    /// let spec = TableSpec::new("items").column("number", Type::U8).primary_key(["number"]);
+    /// let items = shop.create_table(&spec)?;
+    /// items.insert(&[1.into()])?;
+    /// assert_eq!(items.insert(&[1.into()]).unwrap_err().kind(), ErrorKind::Constraint);
+    /// assert_eq!(items.insert(&[256.into()]).unwrap_err().kind(), ErrorKind::Usage);
+    /// assert_eq!(shop.table("customers").unwrap_err().kind(), ErrorKind::NotFound);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            _ if self.is_full() => ErrorKind::Exhausted,
+            Error::Pool(_) | Error::Structure(_) => ErrorKind::Storage,
+            Error::Conflict { .. } | Error::SchemaBusy { .. } | Error::InUse { .. } => {
+                ErrorKind::Conflict
+            }
+            Error::Deadlock { .. }
+            | Error::SchemaDeadlock { .. }
+            | Error::Overtaken { .. }
+            | Error::NotSerializable { .. }
+            | Error::SnapshotTooOld { .. }
+            | Error::HalfTakenBack { .. } => ErrorKind::Restart,
+            Error::Unique { .. }
+            | Error::NoParent { .. }
+            | Error::HasChildren { .. }
+            | Error::Duplicate { .. }
+            | Error::IndexNeeded { .. }
+            | Error::Referenced { .. } => ErrorKind::Constraint,
+            Error::TooManyStatements { .. }
+            | Error::TooMuchAtOnce
+            | Error::TooManyTransactions
+            | Error::TooManyValues { .. }
+            | Error::TooManyRows { .. }
+            | Error::SequenceExhausted { .. } => ErrorKind::Exhausted,
+            Error::NoSuchTable { .. }
+            | Error::NoSuchColumn { .. }
+            | Error::NoSuchIndex { .. }
+            | Error::NoSuchForeignKey { .. }
+            | Error::NoSuchSequence { .. }
+            | Error::IndexDropped { .. }
+            | Error::Forgotten { .. } => ErrorKind::NotFound,
+            Error::Schema { .. }
+            | Error::Index { .. }
+            | Error::Column { .. }
+            | Error::ForeignKey { .. }
+            | Error::PrimaryKey { .. }
+            | Error::NotEncoded { .. }
+            | Error::NotOrdered { .. }
+            | Error::Ambiguous { .. }
+            | Error::Values { .. }
+            | Error::Value { .. }
+            | Error::Overflow { .. }
+            | Error::SumOverflow { .. }
+            | Error::TransactionEnded
+            | Error::InBatch
+            | Error::Exchanged { .. }
+            | Error::NoToken { .. }
+            | Error::Sequence { .. }
+            | Error::OtherDatabase => ErrorKind::Usage,
+            Error::Unconfirmed { .. } => ErrorKind::Unconfirmed,
+        }
+    }
+
     /// Whether the pool had no room. Nothing was changed then.
     pub fn is_full(&self) -> bool {
         match self {

@@ -82,7 +82,7 @@ mod value;
 pub use remanent_structures::RowId;
 
 pub use self::database::{Database, DatabaseOptions, Table};
-pub use self::error::{Error, Result};
+pub use self::error::{Error, ErrorKind, Result};
 pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec};
 pub use self::index::order::Order;
 pub use self::new_column::NewColumn;

@@ -1,6 +1,6 @@
 //! What is refused, and what it says.
 
-use remanent_engine::{Database, Error, Row, Table, TableSpec, Type, Value};
+use remanent_engine::{Database, Error, ErrorKind, Row, Table, TableSpec, Type, Value};
 use remanent_pmem::{Mapped, Pool};
 
 use crate::subscribers;
@@ -29,6 +29,9 @@ fn inserts_that_are_refused_say_why_and_change_nothing() {
         assert!(refused.to_string().contains(told), "{refused}");
         assert!(refused.to_string().contains("\"subscribers\""), "{refused}");
         assert!(!refused.is_full() && !refused.is_conflict());
+        let is_unique = matches!(refused, Error::Unique { .. });
+        let kind = if is_unique { ErrorKind::Constraint } else { ErrorKind::Usage };
+        assert_eq!(refused.kind(), kind, "{refused}");
     }
     let mut count = 0;
     let visit = |_: &Row<'_>| {
