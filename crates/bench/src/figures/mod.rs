@@ -14,6 +14,7 @@ mod opening;
 mod primitives;
 mod recovery;
 mod restart;
+mod rewrites;
 mod row_index;
 mod skip_list;
 mod sqlite;
@@ -38,6 +39,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     row_index::BENCH,
     skip_list::BENCH,
     tatp::BENCH,
+    rewrites::BENCH,
     recovery::BENCH,
     recovery::USERS,
     kv::BENCH,

@@ -1,4 +1,4 @@
-//! A medium that counts failed compare-exchanges.
+//! A medium that counts failed compare-exchanges, and fences.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -10,8 +10,8 @@ use remanent_pmem::{Emulation, Fault, Format, Frozen, Mapped, Medium, Pool, Word
 
 use super::pool;
 
-/// The memory of a pool file, and the number of failed compare-exchanges that should have changed a
-/// link's target.
+/// The memory of a pool file, the number of failed compare-exchanges that should have changed a
+/// link's target, and that of fences.
 ///
 /// Exchanges that only clear the mark of a word are not counted: if another thread has cleared it
 /// first, nothing is lost.
@@ -19,6 +19,7 @@ pub(crate) struct Counting {
     /// Provides its mapping; its superblock is overwritten by that of the pool on this medium.
     lender: Pool,
     failed: AtomicU64,
+    fences: AtomicU64,
 }
 
 impl Counting {
@@ -31,7 +32,8 @@ impl Counting {
         let lender = pool::options(emulation).create(directory.join("counting.pool"))?;
         let guarantee = lender.guarantee().clone();
         let format = Format { guarantee, ..Format::new(lender.size_max()) };
-        let medium = Arc::new(Counting { lender, failed: AtomicU64::new(0) });
+        let medium =
+            Arc::new(Counting { lender, failed: AtomicU64::new(0), fences: AtomicU64::new(0) });
         Ok(Pool::format(medium, &format)?)
     }
 
@@ -39,6 +41,12 @@ impl Counting {
     pub(crate) fn failed(&self) -> u64 {
         // Relaxed: the threads that counted have ended.
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Number of fences so far.
+    pub(crate) fn fences(&self) -> u64 {
+        // Relaxed: one thread alone asks.
+        self.fences.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
@@ -111,6 +119,8 @@ impl Medium for Counting {
         self.mapped().flush(offset, len);
     }
     fn fence(&self) {
+        // Relaxed: a count.
+        self.fences.fetch_add(1, Ordering::Relaxed);
         self.mapped().fence();
     }
     fn grow(&self, len: u64) -> remanent_pmem::Result<()> {
@@ -154,5 +164,8 @@ mod tests {
         assert_eq!(medium.failed(), 0);
         assert_eq!(medium.compare_exchange(offset, 32, 48), Err(16));
         assert_eq!(medium.failed(), 1);
+        let before = medium.fences();
+        medium.persist(offset, 8);
+        assert_eq!(medium.fences(), before + 1);
     }
 }

@@ -7,6 +7,7 @@ mod disk;
 mod hashmap;
 mod maps;
 mod recovery;
+mod rewrites;
 mod row_index;
 mod skip_list;
 mod sqlite;

@@ -16,6 +16,11 @@ fn every_claim_and_chart_is_there() {
         "tatp.encoded_vs_plain",
         "tatp.encoded_vs_plain.bytes",
         "tatp.update_subscriber_data_ns.vs_floor",
+        "tatp.nvram_vs_postgresql",
+        "tatp.nvram_vs_postgresql.2",
+        "tatp.bytes_vs_postgresql",
+        "engine.fences.get_access_data",
+        "engine.fences.delete_call_forwarding",
     ] {
         assert_claim(&report, id);
     }

@@ -1,5 +1,8 @@
-//! TATP in the engine, beside SQLite: the seven transactions one by one, and their mix.
+//! TATP in the engine, beside SQLite and PostgreSQL: the seven transactions one by one, and their
+//! mix.
 
+mod fences;
+mod postgres;
 mod sqlite;
 
 use std::time::Instant;
@@ -10,6 +13,7 @@ use remanent_pmem::pool::layout::CHUNK_LEN;
 use remanent_pmem::{Emulation, Mapped, Pool};
 use remanent_tatp::{Client, Kind, Mix, Population, Request, Tables, tables};
 
+use self::postgres::Postgres;
 use self::sqlite::Sqlite;
 use super::bench::Bench;
 use super::effort::Effort;
@@ -21,7 +25,7 @@ use crate::setup::Setup;
 
 pub(super) const BENCH: Bench = Bench::new(
     "tatp",
-    "TATP in the engine, as nvram and in memory, beside SQLite in memory and with a log",
+    "TATP in the engine, as nvram and in memory, beside SQLite and PostgreSQL",
     run,
 );
 
@@ -84,10 +88,15 @@ fn run(setup: &Setup) -> Result<Report> {
         requests: effort.pick(500_000, 100_000, 500),
     };
     let mut report = Report::new("tatp")?;
-    let progress = Progress::new("tatp", rounds * 5);
-    let [mut nvram, mut encoded, mut memory, mut sqlite, mut logged] =
-        [(); 5].map(|()| Times::new());
+    let progress = Progress::new("tatp", 1 + rounds * 6);
+    let [mut nvram, mut encoded, mut memory, mut sqlite, mut logged, mut served] =
+        [(); 6].map(|()| Times::new());
     let mut ground = None;
+    progress.step("loading PostgreSQL");
+    let postgres = Postgres::start(&setup.dir, &load.population)?;
+    if let Some(postgres) = &postgres {
+        served.bytes.push(postgres.bytes()?);
+    }
     for _ in 0..rounds {
         let scratch = Scratch::new(&setup.dir)?;
         let options = Pool::options().size_max(SIZE_MAX).emulation(Emulation::Nvram);
@@ -115,24 +124,39 @@ fn run(setup: &Setup) -> Result<Report> {
         logged
             .bytes
             .push(std::fs::metadata(&path)?.len() as f64 / f64::from(load.population.count()));
+        progress.step("PostgreSQL");
+        if let Some(postgres) = &postgres {
+            measure_postgres(postgres, effort.pick(3, 2, 1), &mut served)?;
+        }
     }
-    let (ground, volatile) = (ground.unwrap_or_else(Ground::volatile), Ground::volatile());
+    drop(postgres);
     let subscribers = load.population.count();
-    for (series, ground, times) in [
-        ("remanent", &ground, &nvram),
-        ("remanent, all columns encoded", &ground, &encoded),
-        ("remanent in memory", &volatile, &memory),
-        ("SQLite in memory", &volatile, &sqlite),
-        ("SQLite with a log", &ground, &logged),
-    ] {
-        times.report(&mut report, series, ground, subscribers);
-    }
+    let all = [&nvram, &encoded, &memory, &sqlite, &logged, &served];
+    tell(&mut report, ground.as_ref(), subscribers, all);
     let bytes = nvram.bytes.median() * f64::from(subscribers);
     let floor = Floor::measure(&setup.dir, bytes as usize, rounds)?;
     claim(&mut report, &floor, [&nvram, &memory, &sqlite, &logged]);
+    claim_served(&mut report, [&nvram, &served]);
     claim_encoded(&mut report, [&nvram, &encoded]);
+    fences::count(setup, &mut report)?;
     report.chart("kinds", "TATP: one transaction", LATENCY, "", Shape::Bars);
     Ok(report)
+}
+
+fn tell(report: &mut Report, ground: Option<&Ground>, subscribers: u32, all: [&Times; 6]) {
+    let volatile = Ground::volatile();
+    let ground = ground.unwrap_or(&volatile);
+    let names = [
+        ("remanent", ground),
+        ("remanent, all columns encoded", ground),
+        ("remanent in memory", &volatile),
+        ("SQLite in memory", &volatile),
+        ("SQLite with a log", ground),
+        ("PostgreSQL by pgbench", ground),
+    ];
+    for ((series, ground), times) in names.into_iter().zip(all) {
+        times.report(report, series, ground, subscribers);
+    }
 }
 
 fn claim(report: &mut Report, floor: &Floor, [nvram, memory, sqlite, logged]: [&Times; 4]) {
@@ -161,6 +185,7 @@ fn claim(report: &mut Report, floor: &Floor, [nvram, memory, sqlite, logged]: [&
     let against = "bytes of SQLite's file".to_owned();
     report.claim("tatp.bytes_vs_sqlite", &nvram.bytes.over(&logged.bytes), "x", against, None);
     for ((kind, _), samples) in Kind::ALL.iter().zip(&nvram.kind_ns) {
+        // As `fences` counts them.
         let fences = match kind {
             Kind::GetSubscriberData | Kind::GetNewDestination | Kind::GetAccessData => 0,
             Kind::UpdateSubscriberData => 2,
@@ -170,6 +195,24 @@ fn claim(report: &mut Report, floor: &Floor, [nvram, memory, sqlite, logged]: [&
         let floor_ns = Samples::from_iter([floor.ns(fences)]);
         let against = format!("{fences} fences, or a load if there are none");
         report.claim(&id, &samples.over(&floor_ns), "x", against, None);
+    }
+}
+
+fn claim_served(report: &mut Report, [nvram, served]: [&Times; 2]) {
+    let against = "PostgreSQL, by prepared statements over a socket".to_owned();
+    for (id, threads) in [("tatp.nvram_vs_postgresql", 0), ("tatp.nvram_vs_postgresql.2", 1)] {
+        let ratio = nvram.mix_ktps[threads].over(&served.mix_ktps[threads]);
+        report.claim(id, &ratio, "x", against.clone(), None);
+    }
+    if served.bytes.runs() > 0 {
+        let ratio = Samples::from_iter([nvram.bytes.median() / served.bytes.median()]);
+        report.claim(
+            "tatp.bytes_vs_postgresql",
+            &ratio,
+            "x",
+            "its tables and indexes".into(),
+            None,
+        );
     }
 }
 
@@ -254,5 +297,15 @@ fn measure_sqlite(sqlite: &Sqlite, load: &Load, times: &mut Times) -> Result<()>
         samples.push(kind_ns(&mut mix, *kind, load.requests, run)?);
     }
     times.mix_ktps[0].push(mix_ktps(&mut mix, load.requests, run)?);
+    Ok(())
+}
+
+fn measure_postgres(postgres: &Postgres, seconds: u32, times: &mut Times) -> Result<()> {
+    for ((kind, _), samples) in Kind::ALL.iter().zip(&mut times.kind_ns) {
+        samples.push(postgres.kind_ns(*kind, seconds)?);
+    }
+    for (clients, samples) in (1..).zip(&mut times.mix_ktps) {
+        samples.push(postgres.mix_ktps(clients, seconds)?);
+    }
     Ok(())
 }
