@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,6 +24,8 @@ use crate::cleanup::{Guarded, Scratch};
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// The account that the package makes: the server refuses to be root.
 const ACCOUNT: &str = "postgres";
+/// Bytes that the path of a socket can have, without the names that are added here.
+const PARENT_LEN_MAX: usize = 60;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server on a socket of its own, with TATP's tables.
@@ -65,6 +67,12 @@ fn account() -> Result<Option<(u32, u32)>> {
     Ok(Some((id("-u")?, id("-g")?)))
 }
 
+/// Whether every account reaches a directory, and a socket in it has a short enough path.
+fn is_for_everybody(directory: &Path) -> bool {
+    let is_open = |of: &Path| fs::metadata(of).is_ok_and(|of| of.permissions().mode() & 1 != 0);
+    directory.as_os_str().len() <= PARENT_LEN_MAX && directory.ancestors().all(is_open)
+}
+
 impl Postgres {
     /// Starts a server with its files in a new directory in `parent`, and loads the rows. `None` if
     /// the package is not installed.
@@ -77,7 +85,12 @@ impl Postgres {
             eprintln!("PostgreSQL is not installed: no rows and no claims beside it");
             return Ok(None);
         };
-        let (scratch, account) = (Scratch::new(parent)?, account()?);
+        let account = account()?;
+        let elsewhere = ["/dev/shm", "/tmp"].map(Path::new);
+        let mut all = [parent].into_iter().chain(elsewhere);
+        let parent = all.find(|parent| account.is_none() || is_for_everybody(parent));
+        let parent = parent.context("the server's account reaches no directory")?;
+        let scratch = Scratch::new(parent)?;
         let as_account = |program: &str| {
             let mut command = Command::new(programs.join(program));
             if let Some((user, group)) = account {
