@@ -157,8 +157,8 @@ impl<'d, M: Medium> Transaction<'d, M> {
     }
 
     /// Checks foreign keys now that are to be checked when it
-    /// [commits](TransactionOptions::foreign_keys): whether the commit would be refused. It waits
-    /// for others who decide that, as statements do. They are checked again at the commit.
+    /// [commits](TransactionOptions::foreign_keys): whether they would refuse that. It waits for
+    /// others who decide it, as statements do. The commit checks them again.
     ///
     /// # Errors
     ///
