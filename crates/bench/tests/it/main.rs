@@ -47,10 +47,15 @@ fn has_series(report: &Value, series: &str) -> bool {
     list(report, "rows").iter().any(|row| row["series"] == series)
 }
 
+/// The value of a claim, if it is in the report and has one.
+fn claim(report: &Value, id: &str) -> Option<f64> {
+    let claim = list(report, "claims").iter().find(|claim| claim["id"] == id);
+    claim.and_then(|claim| claim["value"].as_f64())
+}
+
 /// Asserts that a claim is there, with a value above zero.
 fn assert_claim(report: &Value, id: &str) {
-    let claim = list(report, "claims").iter().find(|claim| claim["id"] == id);
-    let value = claim.and_then(|claim| claim["value"].as_f64());
+    let value = claim(report, id);
     assert!(value.is_some_and(|value| value > 0.0), "{id}: {value:?}");
 }
 
