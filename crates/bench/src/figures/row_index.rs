@@ -26,6 +26,8 @@ pub(super) const BENCH: Bench = Bench::new(
 const ROWS_PER_FENCE: usize = 8;
 /// Bytes beyond which no pool of this bench grows.
 const SIZE_MAX: u64 = 8 << 30;
+/// Rows of a partition at the most, about.
+const PARTITION_ROWS: usize = 1_400;
 const UNIT: &str = "ns/row";
 
 /// Keys of rows; a row is the key's number.
@@ -69,13 +71,14 @@ fn stage(
     let rows: Vec<(u64, RowId)> = (0..count as u64).map(|n| (mix(n), row(n))).collect();
     let searched = shuffled(&rows, count, 7);
     let progress = Progress::new("row-index", rounds);
-    let [mut one_ns, mut two_ns] = [const { Samples::new() }; 2];
+    let [mut one_ns, mut two_ns, mut sorted_ns] = [const { Samples::new() }; 3];
     let (mut ours, mut other) = (Times::default(), Times::default());
     let mut ground = None;
     for _ in 0..rounds {
         progress.step(format!("{count} rows"));
         one_ns.push(rebuild_ns(&rows, 1)?);
         two_ns.push(rebuild_ns(&rows, 2)?);
+        sorted_ns.push(partitions_ns(&rows)?);
         let scratch = Scratch::new(&setup.dir)?;
         let create = |name| Pool::options().size_max(SIZE_MAX).create(scratch.path().join(name));
         let pool = create("index.pool")?;
@@ -89,6 +92,7 @@ fn stage(
     let memory = Ground::volatile();
     report.row("RowIndex in memory, 1 thread", &x("rebuild"), &memory, UNIT, &one_ns);
     report.row("RowIndex in memory, 2 threads", &x("rebuild"), &memory, UNIT, &two_ns);
+    report.row("RowIndex in memory, sorted", &x("rebuild"), &memory, UNIT, &sorted_ns);
     for (series, times) in [("RowIndex", &ours), ("HashMultiMap", &other)] {
         report.row(series, &x("insert"), &ground, UNIT, &times.insert_ns);
         report.row(series, &x("find"), &ground, UNIT, &times.find_ns);
@@ -98,6 +102,8 @@ fn stage(
     let id = |name: &str| format!("row_index.{name}{suffix}");
     let against = format!("50 ns; one thread {:.0}, two {:.0}", one_ns.median(), two_ns.median());
     report.claim(&id("rebuild_ns"), &one_ns, UNIT, against, Some(two_ns.median()));
+    let against = format!("rows sorted by partitions; in their order {:.0}", one_ns.median());
+    report.claim(&id("partitions_ns"), &sorted_ns, UNIT, against, Some(one_ns.median()));
     for (name, other, ours) in [
         ("insert_vs_multimap", &other.insert_ns, &ours.insert_ns),
         ("find_vs_multimap", &other.find_ns, &ours.find_ns),
@@ -124,6 +130,25 @@ fn rebuild_ns(rows: &Rows, threads: usize) -> Result<f64> {
     let (cost, _) = timed(rows, threads, add)?;
     ensure!(holds(&index, rows[0])?, "a row that was added is not found");
     Ok(cost.wall.as_nanos() as f64 / rows.len() as f64)
+}
+
+/// Makes an index in anonymous memory from rows that are sorted by its partitions already, and
+/// returns the time for each row by one thread.
+fn partitions_ns(rows: &Rows) -> Result<f64> {
+    let pool = Pool::options().size_max(SIZE_MAX).create_in_memory()?;
+    let index = RowIndex::create(&pool, "index")?;
+    let bits = rows.len().div_ceil(PARTITION_ROWS).next_power_of_two().ilog2();
+    let mut sorted = rows.to_vec();
+    sorted.sort_by_key(|(key, _)| index.partition(*key, bits));
+    let add = |rows: &Rows| {
+        let mut partitions = rows.chunk_by(|(one, _), (other, _)| {
+            index.partition(*one, bits) == index.partition(*other, bits)
+        });
+        Ok(partitions.try_for_each(|rows| index.insert_partition(bits, rows))?)
+    };
+    let ns = each_ns(&sorted, add)?;
+    ensure!(holds(&index, rows[0])?, "a row that was added is not found");
+    Ok(ns)
 }
 
 fn holds<M: Medium>(index: &RowIndex<M>, (key, row): (u64, RowId)) -> Result<bool> {

@@ -8,6 +8,7 @@ fn every_claim_and_chart_is_there() {
     let report = run(&["row-index", "--tiny", "--dir", &temporary()], out.path());
     for id in [
         "row_index.rebuild_ns",
+        "row_index.partitions_ns",
         "row_index.insert_vs_multimap",
         "row_index.find_vs_multimap",
         "row_index.remove_vs_multimap",

@@ -124,6 +124,127 @@ fn many_rows_are_added_at_once_and_ensured_once() {
     assert_eq!(RowId::new(RowId::MAX.get() + 1), None);
 }
 
+/// Keys with their rows, by the partitions of so many bits.
+fn by_partition(
+    index: &RowIndex,
+    bits: u32,
+    rows: impl Iterator<Item = (u64, RowId)>,
+) -> Vec<Vec<(u64, RowId)>> {
+    let mut partitions = vec![Vec::new(); 1 << bits];
+    rows.for_each(|row| partitions[index.partition(row.0, bits) as usize].push(row));
+    partitions
+}
+
+#[test]
+fn partitions_are_added_whatever_their_size() {
+    let rows = || (0..50_000).map(|number| (number / 3, row(number)));
+    // From one partition that needs many segments to a thousand that share them.
+    for bits in [0, 3, 6, 10] {
+        let pool = Pool::options().size_max(64 << 20).create_in_memory().unwrap();
+        let index = RowIndex::create(&pool, "index").unwrap();
+        index.insert(1, row(RowId::MAX.get())).unwrap();
+        for partition in by_partition(&index, bits, rows()) {
+            index.insert_partition(bits, &partition).unwrap();
+        }
+        assert_eq!(count(&index), 50_001, "{bits}");
+        assert_eq!(self::rows(&index, 1), [3, 4, 5, RowId::MAX.get()], "{bits}");
+        for number in (0..50_000).step_by(11) {
+            assert!(index.remove(number / 3, row(number)).unwrap(), "{bits}: {number}");
+        }
+        assert_eq!(index.check().unwrap(), [], "{bits}");
+    }
+}
+
+#[test]
+fn partitions_may_have_one_key_or_rows_that_belong_elsewhere() {
+    let pool = Pool::options().size_max(64 << 20).create_in_memory().unwrap();
+    let index = RowIndex::create(&pool, "index").unwrap();
+    let of_one_key: Vec<_> = (0..20_000).map(|number| (7, row(number))).collect();
+    index.insert_partition(32, &of_one_key).unwrap();
+    let of_all: Vec<_> = (20_000..30_000).map(|number| (number, row(number))).collect();
+    index.insert_partition(12, &of_all).unwrap();
+    index.insert_partition(12, &[]).unwrap();
+    assert_eq!(rows(&index, 7), (0..20_000).collect::<Vec<_>>());
+    assert_eq!((count(&index), rows(&index, 29_999)), (30_000, vec![29_999]));
+    assert_eq!(index.check().unwrap(), []);
+}
+
+#[test]
+fn partitions_take_no_more_space_than_rows_that_are_added_one_by_one() {
+    const BITS: u32 = 7;
+    for of_partition in [100, 300, 600, 750, 1_000, 1_400] {
+        let rows = || (0..of_partition << BITS).map(|number| (number, row(number)));
+        let usage = |add: &dyn Fn(&RowIndex)| {
+            let pool = Pool::options().size_max(64 << 20).create_in_memory().unwrap();
+            let index = RowIndex::create(&pool, "index").unwrap();
+            add(&index);
+            assert_eq!(count(&index) as u64, of_partition << BITS);
+            index.usage().unwrap().chunk_bytes
+        };
+        let single = usage(&|index| rows().for_each(|(key, row)| index.insert(key, row).unwrap()));
+        let many = usage(&|index| {
+            for partition in by_partition(index, BITS, rows()) {
+                index.insert_partition(BITS, &partition).unwrap();
+            }
+        });
+        // Where two partitions have just no room in one segment, each has its own.
+        let most = ((20 * of_partition) << BITS).max(single * 5 / 4);
+        assert!(many <= most, "{of_partition}: {many} bytes, and {single} one by one");
+    }
+}
+
+#[test]
+fn a_full_pool_takes_a_part_of_a_partition() {
+    let pool = Pool::options().size_max(20 << 20).create_in_memory().unwrap();
+    let index = RowIndex::create(&pool, "index").unwrap();
+    let rows: Vec<_> = (0..400_000).map(|number| (number, row(number))).collect();
+    assert!(index.insert_partition(0, &rows).unwrap_err().is_full());
+    let added = count(&index);
+    assert!((20_000..400_000).contains(&added), "{added}");
+    for (key, row) in rows {
+        match index.ensure(key, row) {
+            Err(error) => assert!(error.is_full()),
+            Ok(()) => assert!(self::rows(&index, key).contains(&row.get())),
+        }
+    }
+    assert_eq!(index.check().unwrap(), []);
+}
+
+#[test]
+fn threads_add_partitions_beside_rows() {
+    const BITS: u32 = 7;
+    const EACH: u64 = 100_000;
+    let pool = Pool::options().size_max(64 << 20).create_in_memory().unwrap();
+    let index = RowIndex::create(&pool, "index").unwrap();
+    let all = (0..EACH).map(|number| (number, row(number)));
+    let partitions = by_partition(&index, BITS, all);
+    thread::scope(|scope| {
+        for half in partitions.chunks(1 << (BITS - 1)) {
+            let index = &index;
+            scope.spawn(move || {
+                for partition in half {
+                    index.insert_partition(BITS, partition).unwrap();
+                    let (key, row) = partition[partition.len() / 2];
+                    assert!(rows(index, key).contains(&row.get()));
+                }
+            });
+        }
+        scope.spawn(|| {
+            for number in EACH..EACH + EACH / 2 {
+                index.insert(number % EACH, row(number)).unwrap();
+                if number % 3 == 0 {
+                    assert!(index.remove(number % EACH, row(number)).unwrap());
+                }
+            }
+        });
+    });
+    let mut found = HashSet::new();
+    index.for_each(|row| assert!(found.insert(row.get()))).unwrap();
+    let stays = |number: &u64| *number < EACH || !number.is_multiple_of(3);
+    assert_eq!(found, (0..EACH + EACH / 2).filter(stays).collect());
+    assert_eq!(index.check().unwrap(), []);
+}
+
 #[test]
 fn threads_lose_no_row_while_segments_are_split() {
     const EACH: u64 = 30_000;

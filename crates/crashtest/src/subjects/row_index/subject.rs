@@ -49,6 +49,8 @@ pub(super) enum Mix {
 pub(super) enum Op {
     Insert(u64, u64),
     InsertAll(u64, u64),
+    /// The same, as one of a partition of so many bits.
+    InsertPartition(u64, u64, u32),
     Ensure(u64, u64),
     Remove(u64, u64),
     /// As `Remove`, with no answer.
@@ -97,6 +99,10 @@ impl Index {
             Op::InsertAll(key, row) => {
                 answer(index.insert_all([(key, row_of(key, row))]), |()| Answer::None)
             }
+            Op::InsertPartition(key, row, bits) => {
+                let rows = [(key, row_of(key, row))];
+                answer(index.insert_partition(bits, &rows), |()| Answer::None)
+            }
             Op::Ensure(key, row) => answer(index.ensure(key, row_of(key, row)), |()| Answer::None),
             Op::Remove(key, row) => answer(index.remove(key, row_of(key, row)), Answer::Bool),
             Op::Discard(key, row) => answer(index.remove(key, row_of(key, row)), |_| Answer::None),
@@ -129,7 +135,8 @@ impl Subject for Index {
 
     fn prepare(&self, medium: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
         let rows_of = |key| self.numbers_prepared().map(move |row| (key, row_of(key, row)));
-        open.object.insert_all((0..self.keys).flat_map(rows_of))?;
+        let rows: Vec<(u64, RowId)> = (0..self.keys).flat_map(rows_of).collect();
+        open.object.insert_partition(0, &rows)?;
         medium.fence();
         Ok(open)
     }
@@ -159,7 +166,7 @@ impl Subject for Index {
     fn model(&self, rows: &mut Rows, op: &Op) -> Answer<Vec<u64>> {
         let number_of = |key, row| row_of(key, row).get();
         let answer = match *op {
-            Op::Insert(key, row) | Op::InsertAll(key, row) => {
+            Op::Insert(key, row) | Op::InsertAll(key, row) | Op::InsertPartition(key, row, _) => {
                 rows.entry(key).or_default().push(number_of(key, row));
                 Answer::None
             }
@@ -216,7 +223,8 @@ impl Subject for Index {
             (Mix::Reads, 5..=9) => Op::Find(key),
             (Mix::Reads, _) => Op::Remove(key, 0),
             (_, 0..=4) => Op::Insert(key, row),
-            (_, 5) => Op::InsertAll(key, row),
+            (_, 5) if row % 2 == 0 => Op::InsertAll(key, row),
+            (_, 5) => Op::InsertPartition(key, row, row as u32),
             (Mix::Additions, _) => Op::Ensure(key, row),
             (Mix::All, 6) => Op::Ensure(key, row),
             (Mix::All, 7) => Op::Find(key),

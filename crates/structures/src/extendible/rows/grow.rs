@@ -48,7 +48,10 @@ impl<M: Medium> Core<M> {
 
     /// The words of each bucket for which `is_wanted`, as bits.
     fn find_words(&self, segment: u64, is_wanted: impl Fn(Word) -> bool) -> Vec<u32> {
-        let find = |bucket| Word::which(&self.words(bucket), &is_wanted) & bucket.slots();
+        let find = |bucket| match self.is_empty(bucket) {
+            true => 0,
+            false => Word::which(&self.words(bucket), &is_wanted) & bucket.slots(),
+        };
         self.buckets.of(segment).map(find).collect()
     }
 

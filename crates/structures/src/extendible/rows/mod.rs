@@ -12,7 +12,8 @@
 //!   row takes 12 to 19 bytes of the pool. Rows of a key for which its two lines have no room go to
 //!   a chain of blocks, which has room for any number.
 //! - **Threads.** Readers take no lock and write nothing. Writers lock one line or two. A split
-//!   makes writers of its segment wait, and one in 32 of the others, which share locks with it.
+//!   makes writers of its segment wait, and one in 32 of the others, which share locks with it; so
+//!   does a partition that is added.
 //! - **Recovery.** There is nothing to rebuild; opening looks at blocks in flight alone.
 //!
 //! # Weak points
@@ -25,6 +26,7 @@
 
 mod chain;
 mod check;
+mod fill;
 mod grow;
 mod iterate;
 mod layout;
@@ -206,6 +208,18 @@ impl<M: Medium> RowIndex<M> {
     /// As for [`insert`](RowIndex::insert); those before are there.
     pub fn insert_all(&self, rows: impl IntoIterator<Item = (u64, RowId)>) -> Result<()> {
         self.core.insert_all(rows.into_iter())
+    }
+
+    /// Adds rows of keys that have the same number of a [`partition`](RowIndex::partition) of so
+    /// many bits, which takes about half of the time of [`insert_all`](RowIndex::insert_all). It is
+    /// of most use for partitions of about a thousand rows, of which all are added. Durable with
+    /// the caller's next fence.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](RowIndex::insert); some of the rows are there.
+    pub fn insert_partition(&self, bits: u32, rows: &[(u64, RowId)]) -> Result<()> {
+        self.core.insert_partition(bits.min(32), rows)
     }
 
     /// The first `bits` bits, at most 32, of the hash by which the index spreads keys. Rows of keys

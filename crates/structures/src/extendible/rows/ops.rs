@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use remanent_pmem::heap::Lane;
 use remanent_pmem::sync::{PauseGuard, PauseMutex};
-use remanent_pmem::{Medium, WORD_LEN};
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::super::directory::Place;
 use super::super::layout::{FACTOR, Hash, each_slot};
@@ -32,7 +32,9 @@ impl Locks {
     }
 
     fn index(bucket: Bucket) -> usize {
-        let first = bucket.segment().wrapping_mul(FACTOR) >> 32;
+        // The highest bits: those of segments that lie beside each other are far apart.
+        let lines = bucket.segment() / LINE_LEN;
+        let first = lines.wrapping_mul(FACTOR) >> (u64::BITS - Self::COUNT.ilog2());
         ((first + bucket.index) % Self::COUNT) as usize
     }
 
@@ -84,6 +86,12 @@ impl<M: Medium> Core<M> {
         // Written out: `array::from_fn` is not always inlined.
         let word = |slot| self.word(bucket, slot);
         [word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)]
+    }
+
+    /// Whether a bucket has no word, and is not the first one.
+    #[inline(always)]
+    pub(super) fn is_empty(&self, bucket: Bucket) -> bool {
+        self.words(bucket).iter().fold(0, |all, word| all | word.0) == 0
     }
 
     /// The segment of a hash.
@@ -257,7 +265,7 @@ impl<M: Medium> Core<M> {
     }
 
     #[inline(always)]
-    fn free_slots(&self, bucket: Bucket) -> u32 {
+    pub(super) fn free_slots(&self, bucket: Bucket) -> u32 {
         !Word::which(&self.words(bucket), |_| true) & bucket.slots()
     }
 
