@@ -6,9 +6,9 @@
 //! the result is a *run*. When all tiles are read, the second step adds all words of one partition
 //! after those of the other, whose buckets the processor's caches hold meanwhile.
 //!
-//! Between the steps, a key is looked for in its partition of each run. Who does that now and then
-//! adds the partition to the index: so a partition that is wanted often is soon there, and one that
-//! nobody wants costs nothing.
+//! Until all tiles are read, a key is looked for in its partition of each run. Afterwards, who
+//! looks adds the partition to the index, unless another thread is doing it: that takes as long as
+//! some looks through it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,12 +19,12 @@ use remanent_structures::RowId;
 use super::Candidates;
 use crate::portions::{Portions, Taken};
 
-/// Rows of a partition, about: their words and their buckets fit into a cache of 256 KiB.
-const PARTITION_ROWS: u64 = 2048;
-const BITS_MAX: u32 = 14;
-/// A partition is added to the index by each such look into a run: about as much time goes into
-/// looking through partitions as into adding them.
-const LOOKS_FOR_ONE: u64 = 4;
+/// Rows of a partition at the most, about: for so many, one segment of the index has room.
+const PARTITION_ROWS: u64 = 1400;
+const BITS_MAX: u32 = u16::BITS;
+/// Partitions are taken from 2^this places in turn: neighbours may lie in one segment of the index,
+/// for which one thread would wait for the other.
+const STREAM_BITS: u32 = 3;
 
 /// The hash of a key, and a row that has the key.
 pub(crate) type Word = (u64, RowId);
@@ -59,7 +59,7 @@ pub(crate) struct Gathered {
 impl Backlog {
     /// An empty one, of an index of a table with about so many rows.
     pub(crate) fn of(rows: u64) -> Self {
-        let bits = (rows / PARTITION_ROWS).next_power_of_two().ilog2().min(BITS_MAX);
+        let bits = rows.div_ceil(PARTITION_ROWS).next_power_of_two().ilog2().min(BITS_MAX);
         Self::of_bits(bits)
     }
 
@@ -91,20 +91,35 @@ impl Backlog {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// Whether the words of a partition are in the index.
-    pub(crate) fn is_added(&self, partition: u64) -> bool {
-        self.partitions.is_done(partition)
+    /// The partition that is taken as this portion. Threads that take portions one after the other
+    /// are far from each other, and near to where one was shortly before.
+    fn partition_of(&self, portion: u64) -> u64 {
+        let bits = STREAM_BITS.min(self.bits);
+        portion >> bits | (portion & ((1 << bits) - 1)) << (self.bits - bits)
     }
 
-    /// Counts a look for a key. Whether who looks is to add the partition to the index.
+    /// The portion as which a partition is taken.
+    fn portion_of(&self, partition: u64) -> u64 {
+        let rest = self.bits - STREAM_BITS.min(self.bits);
+        partition >> rest | (partition & ((1 << rest) - 1)) << (self.bits - rest)
+    }
+
+    /// Whether the words of a partition are in the index.
+    pub(crate) fn is_added(&self, partition: u64) -> bool {
+        self.partitions.is_done(self.portion_of(partition))
+    }
+
+    /// Counts a look for a key. Whether who looks is to add the partition to the index: where there
+    /// was too little memory once, those who rebuild try again.
     pub(crate) fn count_look(&self) -> bool {
-        // Relaxed: a hint.
-        self.looks.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOKS_FOR_ONE)
+        // Relaxed: hints.
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        !self.has_parts.load(Ordering::Relaxed)
     }
 
     /// A partition, if the caller is the one to add it to the index.
     pub(crate) fn take(&self, partition: u64) -> Option<Taken<'_>> {
-        self.partitions.take(partition)
+        self.partitions.take(self.portion_of(partition))
     }
 
     /// A partition that is to be added to the index.
@@ -112,10 +127,11 @@ impl Backlog {
         self.partitions.take_any()
     }
 
-    /// Room for the words of some tiles.
-    pub(crate) fn gather(&self) -> Gathered {
+    /// Room for the words of some tiles, with so many rows.
+    pub(crate) fn gather(&self, rows: usize) -> Gathered {
         let counts = vec![0; 1 << self.bits];
-        Gathered { words: Vec::new(), partitions: Vec::new(), counts }
+        let (words, partitions) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        Gathered { words, partitions, counts }
     }
 
     /// Has others find words that were gathered.
@@ -150,8 +166,9 @@ impl Backlog {
         ensure: impl FnMut(Word) -> Result<(), E>,
     ) -> Result<u64, E> {
         let mut words = Vec::with_capacity(2 * PARTITION_ROWS as usize);
+        let partition = self.partition_of(taken.number());
         for run in &**self.runs.load() {
-            words.extend_from_slice(run.partition(taken.number()));
+            words.extend_from_slice(run.partition(partition));
         }
         // Relaxed: who has given this partition back has done so before it was taken.
         if self.has_parts.load(Ordering::Relaxed) {
@@ -221,7 +238,7 @@ mod tests {
     fn backlog(run_count: u64) -> Backlog {
         let backlog = Backlog::of_bits(2);
         for run in 0..run_count {
-            let mut gathered = backlog.gather();
+            let mut gathered = backlog.gather(10);
             (0..10).for_each(|hash| gathered.push(hash % 4, (hash, row(run * 10 + hash))));
             backlog.publish(gathered);
         }
@@ -236,7 +253,7 @@ mod tests {
         assert_eq!((seen, backlog.rows(1, 5, &mut seen).len()), (3, 0));
         let mut index: Vec<Word> = Vec::new();
         while let Some(taken) = backlog.take_any() {
-            assert!(!backlog.is_added(taken.number()));
+            assert!(!backlog.is_added(backlog.partition_of(taken.number())));
             let add = |words: &[Word]| {
                 index.extend(words);
                 Ok::<_, ()>(())
@@ -267,8 +284,24 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_partition_for_some_thousand_rows() {
-        for (rows, bits) in [(0, 0), (100, 0), (5_000, 1), (2_500_000, 11), (u64::MAX >> 20, 14)] {
+    fn each_portion_is_another_partition() {
+        for bits in [0, 1, 2, 3, 4, 9] {
+            let backlog = Backlog::of_bits(bits);
+            let mut partitions: Vec<u64> =
+                (0..1 << bits).map(|portion| backlog.partition_of(portion)).collect();
+            let portions = partitions.iter().map(|partition| backlog.portion_of(*partition));
+            assert!(portions.eq(0..1 << bits), "{bits}");
+            partitions.sort_unstable();
+            assert!(partitions.into_iter().eq(0..1 << bits), "{bits}");
+        }
+        let neighbours = [0, 1, 8].map(|portion| Backlog::of_bits(9).partition_of(portion));
+        assert_eq!(neighbours, [0, 64, 1]);
+    }
+
+    #[test]
+    fn there_is_a_partition_for_about_a_thousand_rows() {
+        for (rows, bits) in [(0, 0), (1_400, 0), (5_000, 2), (2_500_000, 11), (u64::MAX >> 20, 16)]
+        {
             assert_eq!(Backlog::of(rows).bits(), bits, "{rows}");
         }
     }

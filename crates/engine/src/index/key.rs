@@ -8,6 +8,7 @@ use super::Index;
 use super::order::{self, OrderedBytes};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};
+use crate::table::cells::Cell;
 use crate::table::layout::{Format, KeyCells};
 use crate::table::ops::{Group, key_cells};
 
@@ -44,17 +45,56 @@ impl<'k> Keyed<'k> {
     }
 }
 
+/// Where keys of a hash index lie in the first group of every row: cells beside each other that
+/// always have a value, and have it themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyPlace {
+    start: usize,
+    len: usize,
+}
+
+impl KeyPlace {
+    /// `None` where keys have to be put together.
+    pub(super) fn of(format: &Format, spec: &IndexSpec) -> Option<Self> {
+        let cells = || spec.columns.iter().map(|&column| format.cells[column]);
+        let is_plain = |cell: Cell| cell.group == 0 && cell.null.is_none() && !cell.is_encoded;
+        let start = cells().next()?.offset;
+        let end = cells().try_fold(start, |end, cell| {
+            (is_plain(cell) && cell.offset == end).then_some(cell.range().end)
+        })?;
+        (spec.structure == Structure::Hash).then_some(KeyPlace { start, len: end - start })
+    }
+
+    /// The hash of a row's key: that of [`Key::of_row`]. The bytes may go on behind the row's
+    /// group.
+    #[inline(always)]
+    pub(super) fn hash(self, bytes: &[u8]) -> u64 {
+        let bytes = &bytes[self.start..];
+        match bytes.first_chunk::<8>() {
+            Some(word) if self.len <= 8 => {
+                u64::from_le_bytes(*word) & u64::MAX >> (64 - 8 * self.len)
+            }
+            _ => hash_of(&bytes[..self.len]),
+        }
+    }
+}
+
+#[inline]
+fn hash_of(bytes: &[u8]) -> u64 {
+    match bytes.len() {
+        // Indexes spread words themselves.
+        len @ 0..=8 => {
+            let mut word = [0; 8];
+            word[..len].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        }
+        _ => xxh3_64(bytes),
+    }
+}
+
 impl Key {
     fn new(bytes: OrderedBytes, has_null: bool) -> Self {
-        let hash = match bytes.len() {
-            // Indexes spread words themselves.
-            len @ 0..=8 => {
-                let mut word = [0; 8];
-                word[..len].copy_from_slice(&bytes);
-                u64::from_le_bytes(word)
-            }
-            _ => xxh3_64(&bytes),
-        };
+        let hash = hash_of(&bytes);
         Key { bytes, hash, has_null }
     }
 
@@ -171,5 +211,47 @@ impl Key {
                 is_same
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TableSpec;
+    use crate::value::Type;
+
+    #[test]
+    fn a_key_in_one_place_has_the_hash_of_its_cells() {
+        let spec = TableSpec::new("t")
+            .column("a", Type::U32)
+            .column("b", Type::U8)
+            .column("c", Type::Text { max: 15 })
+            .nullable("n", Type::U16)
+            .column("d", Type::I64)
+            .column("other", Type::U32)
+            .primary_key(["a"])
+            .index("a_b", ["a", "b"])
+            .index("b_a", ["b", "a"])
+            .index("c", ["c"])
+            .index("all", ["a", "b", "c"])
+            .index("b_d", ["b", "d"])
+            .index("n", ["n"])
+            .index("d", ["d"])
+            .ordered(["d"]);
+        let specs = spec.resolve().unwrap();
+        let format = Format::new(spec.columns(), &spec.key_columns(&specs), None);
+        let len = format.group_len[0] as usize;
+        let bytes: Vec<u8> = (1..).take(len + 8).map(|byte: u8| byte.wrapping_mul(37)).collect();
+        let mut in_one_place = Vec::new();
+        for of in &specs {
+            let Some(place) = KeyPlace::of(&format, of) else { continue };
+            in_one_place.push(&*of.name);
+            let key = Key::of_row(&format, of, [&bytes[..len], &[]]).unwrap();
+            // With bytes behind the group, and without.
+            for bytes in [&bytes[..], &bytes[..len]] {
+                assert_eq!(place.hash(bytes), key.hash, "{}", of.name);
+            }
+        }
+        assert_eq!(in_one_place, ["primary", "a_b", "c", "all"]);
     }
 }

@@ -21,6 +21,7 @@ use remanent_structures::RowId;
 use smallvec::SmallVec;
 
 use self::backlog::{Backlog, Gathered};
+use self::key::KeyPlace;
 pub(crate) use self::key::{Key, Keyed};
 pub(crate) use self::locks::{HeldKeys, KeyLocks};
 use self::order::{Order, Span};
@@ -50,6 +51,8 @@ pub(crate) struct Index<M: Medium> {
     pub(crate) backlog: Option<Backlog>,
     /// Whether keys have columns of the second group of a row.
     pub(crate) needs_others: bool,
+    /// Where its keys lie in rows, if in one place.
+    key_place: Option<KeyPlace>,
     /// How often it was used; also by those from which it was moved.
     pub(crate) uses: Arc<Uses>,
     pub(crate) presence: Presence,
@@ -70,6 +73,7 @@ impl<M: Medium> Index<M> {
         let needs_others = spec.columns.iter().any(|&column| format.cells[column].group != 0);
         let (id, unique_since) = (number, AtomicU64::new(0));
         let (is_rebuilt, backlog) = (false, None);
+        let key_place = KeyPlace::of(format, &spec);
         Index {
             spec,
             number,
@@ -78,6 +82,7 @@ impl<M: Medium> Index<M> {
             is_rebuilt,
             backlog,
             needs_others,
+            key_place,
             uses: Arc::default(),
             presence: Presence::default(),
             unique_since,
@@ -171,17 +176,24 @@ impl<M: Medium> Index<M> {
         self.rows.insert_rows(format, &self.spec, rows)
     }
 
-    /// Gathers the words of rows for the index's backlog.
+    /// Gathers the words of rows for the index's backlog: of rows with their first groups, behind
+    /// which bytes may go on.
     pub(crate) fn gather_rows<'k>(
         &self,
         format: &Format,
-        rows: impl Iterator<Item = (RowId, KeyCells<'k>)>,
+        rows: impl Iterator<Item = (RowId, &'k [u8])>,
         bits: u32,
         gathered: &mut Gathered,
     ) {
-        for (row, keys) in rows {
-            let Some(hash) = Key::hash_of_row(format, &self.spec, keys) else { continue };
-            gathered.push(self.rows.partition(hash, bits), (hash, row));
+        let mut push = |hash, row| gathered.push(self.rows.partition(hash, bits), (hash, row));
+        match self.key_place {
+            Some(place) => rows.for_each(|(row, keys)| push(place.hash(keys), row)),
+            None => rows.for_each(|(row, keys)| {
+                let cells = [&keys[..format.group_len[0] as usize], &[]];
+                if let Some(hash) = Key::hash_of_row(format, &self.spec, cells) {
+                    push(hash, row);
+                }
+            }),
         }
     }
 
@@ -214,6 +226,7 @@ impl<M: Medium> Index<M> {
     /// When there is no memory left: the partition is taken by nobody then.
     pub(crate) fn add_partition(&self, backlog: &Backlog, taken: Taken<'_>) -> Result<u64> {
         let ensure = |(hash, row)| self.rows.ensure_word(hash, row);
-        backlog.add(taken, |words| self.rows.insert_words(words), ensure)
+        let add = |words: &[_]| self.rows.insert_partition(backlog.bits(), words);
+        backlog.add(taken, add, ensure)
     }
 }

@@ -87,6 +87,11 @@ impl<M: Medium> Rows<M> {
         on_words!(self, of => of.insert_words(words))
     }
 
+    /// Adds the words of a [partition](Rows::partition) of so many bits, none of which is there.
+    pub(super) fn insert_partition(&self, bits: u32, words: &[Word]) -> Result<()> {
+        on_words!(self, of => of.insert_partition(bits, words))
+    }
+
     /// Adds a word of a hash index unless it is there.
     pub(crate) fn ensure_word(&self, hash: u64, row: RowId) -> Result<()> {
         on_words!(self, words => words.ensure_word(hash, row))

@@ -133,6 +133,14 @@ impl<M: Medium> Words<M> {
         }
     }
 
+    /// Adds the words of a [partition](Words::partition) of so many bits, none of which is there.
+    pub(super) fn insert_partition(&self, bits: u32, added: &[Word]) -> Result<()> {
+        match self {
+            Words::Hash(words) => Ok(words.insert_partition(bits, added)?),
+            Words::Ordered(_) => Ok(()),
+        }
+    }
+
     /// Adds a word of a hash index unless it is there.
     pub(super) fn ensure_word(&self, hash: u64, row: RowId) -> Result<()> {
         match self {

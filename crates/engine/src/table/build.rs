@@ -34,7 +34,7 @@ impl<M: Medium> Table<M> {
 
     fn build_tile(&self, index: &Index<M>, number: u64, copied: &mut Copied) -> Result<()> {
         let tile = self.whole_tile(number)?;
-        copied.copy(self, tile, number);
+        copied.copy(self, tile);
         let first = number << self.format.shift;
         // Nobody has changed such a row that is not done with it. If somebody does meanwhile, its
         // copied keys may be those before or behind that: who still needs those before keeps the

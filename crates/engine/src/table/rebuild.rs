@@ -147,13 +147,17 @@ pub(super) struct Copied {
 }
 
 impl Copied {
+    /// Bytes behind the groups: words can be read of which a group has a part.
+    const BEHIND: usize = 8;
+
     /// Copies those of a tile. The heads first: cells that a head leads to are there.
-    pub(super) fn copy<M: Medium>(&mut self, table: &Table<M>, tile: u64, number: u64) {
+    pub(super) fn copy<M: Medium>(&mut self, table: &Table<M>, tile: u64) {
         let format = &table.format;
         self.heads.clear();
-        self.heads.extend(table.heads_of(number).map(|(.., head)| head));
-        self.keys.resize((format.rows * format.group_len[0]) as usize, 0);
-        table.medium().read(format.group_at(tile, 0, 0), &mut self.keys);
+        self.heads.extend((0..format.rows).map(|index| table.head(RowPlace { tile, index })));
+        let len = (format.rows * format.group_len[0]) as usize;
+        self.keys.resize(len + Self::BEHIND, 0);
+        table.medium().read(format.group_at(tile, 0, 0), &mut self.keys[..len]);
     }
 
     /// The heads, in the order of the rows.
@@ -168,11 +172,52 @@ impl Copied {
     ) -> impl Iterator<Item = (u64, Committed, Claim, &[u8])> {
         (0..).zip(&self.heads).filter_map(move |(index, &Head { committed, claim })| {
             let is_there = !matches!(committed.state(), State::Free(_));
-            let start = (index * group_len) as usize;
             (is_there || claim.as_pending().is_some())
-                .then(|| (index, committed, claim, &self.keys[start..start + group_len as usize]))
+                .then(|| (index, committed, claim, self.keys(index, group_len)))
         })
     }
+
+    fn keys(&self, row: u64, group_len: u64) -> &[u8] {
+        let start = (row * group_len) as usize;
+        &self.keys[start..start + group_len as usize]
+    }
+
+    /// The first group of a row, and what is behind it.
+    fn keys_from(&self, row: u64, group_len: u64) -> &[u8] {
+        &self.keys[(row * group_len) as usize..]
+    }
+}
+
+/// Rows of a tile, by their numbers in it.
+#[derive(Default)]
+struct Sorted {
+    /// Those that are as they were at the opening.
+    old: Vec<u64>,
+    /// Others that are there, or that a transaction is inserting.
+    others: Vec<u64>,
+}
+
+impl Sorted {
+    /// Sorts the rows of a tile, if the last commit before the opening had this stamp.
+    fn sort(&mut self, heads: &[Head], opened: u64) {
+        self.old.clear();
+        self.others.clear();
+        for (row, &Head { committed, claim }) in (0..).zip(heads) {
+            let is_claimed = claim.as_pending().is_some();
+            match committed.state() {
+                State::Present(stamp) if stamp <= opened && !is_claimed => self.old.push(row),
+                State::Free(_) if !is_claimed => {}
+                _ => self.others.push(row),
+            }
+        }
+    }
+}
+
+/// What reading a tile needs again for the next one.
+#[derive(Default)]
+struct Buffers {
+    copied: Copied,
+    sorted: Sorted,
 }
 
 /// The cells of a row from which keys are read.
@@ -197,9 +242,9 @@ impl<M: Medium> Table<M> {
                 }
                 // Only damaged tiles are left.
                 None if self.rebuilding.is_over() => {
-                    let mut copied = Copied::default();
+                    let mut buffers = Buffers::default();
                     let set = self.indexes.load();
-                    let mut read = |tile| self.read_tile(tile, &set, &mut [], &mut copied);
+                    let mut read = |tile| self.read_tile(tile, &set, &mut [], &mut buffers);
                     return self.rebuilding.unread().try_for_each(&mut read);
                 }
                 None => self.medium().pause(),
@@ -226,13 +271,15 @@ impl<M: Medium> Table<M> {
     /// looks for a row that an index does not lead to is told.
     pub(crate) fn read_tiles(&self, taken: Taken<'_>) -> Result<u64> {
         let set = self.indexes.load();
+        let tiles = self.rebuilding.tiles_of(taken.number());
+        let rows = ((tiles.end - tiles.start) * self.format.rows) as usize;
         let with_backlog = set.all().iter().filter_map(|index| {
-            index.backlog.as_ref().map(|backlog| (&**index, backlog, backlog.gather()))
+            index.backlog.as_ref().map(|backlog| (&**index, backlog, backlog.gather(rows)))
         });
         let mut of_indexes: OfIndexes<'_, M> = with_backlog.collect();
-        let (mut copied, mut damaged) = (Copied::default(), Vec::new());
-        for tile in self.rebuilding.tiles_of(taken.number()) {
-            match self.read_tile(tile, &set, &mut of_indexes, &mut copied) {
+        let (mut buffers, mut damaged) = (Buffers::default(), Vec::new());
+        for tile in tiles {
+            match self.read_tile(tile, &set, &mut of_indexes, &mut buffers) {
                 Err(error) if error.is_damage() => damaged.push(tile),
                 read => read?,
             }
@@ -252,51 +299,55 @@ impl<M: Medium> Table<M> {
         number: u64,
         set: &IndexSet<M>,
         of_indexes: &mut [(&Index<M>, &Backlog, Gathered)],
-        copied: &mut Copied,
+        Buffers { copied, sorted }: &mut Buffers,
     ) -> Result<()> {
         let tile = self.whole_tile(number)?;
-        copied.copy(self, tile, number);
+        copied.copy(self, tile);
         // Relaxed: it does not change.
-        let opened = self.rebuilding.opened.load(Ordering::Relaxed);
-        let is_as_opened = |committed: Committed, claim: Claim| {
-            let is_old = matches!(committed.state(), State::Present(stamp) if stamp <= opened);
-            is_old && claim.as_pending().is_none()
-        };
+        sorted.sort(copied.heads(), self.rebuilding.opened.load(Ordering::Relaxed));
         let (format, first) = (&self.format, number << self.format.shift);
-        let old = || {
-            let rows = copied.rows(format.group_len[0]);
-            let old = rows.filter(|(_, committed, claim, _)| is_as_opened(*committed, *claim));
-            old.filter_map(|(row, .., keys)| Some((RowId::new(first + row)?, [keys, &[][..]])))
-        };
+        let group_len = format.group_len[0];
         for (index, backlog, gathered) in of_indexes {
-            index.gather_rows(format, old(), backlog.bits(), gathered);
+            let old = sorted.old.iter().filter_map(|row| {
+                Some((RowId::new(first + row)?, copied.keys_from(*row, group_len)))
+            });
+            index.gather_rows(format, old, backlog.bits(), gathered);
         }
         let rebuilt = || set.all().iter().filter(|index| index.is_rebuilt);
         for index in rebuilt().filter(|index| index.backlog.is_none() && !index.needs_others) {
+            let old = sorted.old.iter().filter_map(|row| {
+                let cells = [copied.keys(*row, group_len), &[][..]];
+                Some((RowId::new(first + row)?, cells))
+            });
             // Entries of a tree, which may be there already.
-            index.insert_rows(format, old())?;
+            index.insert_rows(format, old)?;
         }
-        let needs_others = rebuilt().any(|index| index.needs_others);
         let mut damage = None;
-        for (row, committed, claim, keys) in copied.rows(format.group_len[0]) {
-            // Cells that name no value may have been copied while the row was folded: look again.
-            let have_values = |index: &Member<M>| {
-                let columns = &index.spec.columns;
-                index.needs_others || self.require_values(columns, [keys, &[]]).is_ok()
-            };
-            let is_as_opened = is_as_opened(committed, claim) && rebuilt().all(have_values);
-            if is_as_opened && !needs_others {
-                continue;
-            }
-            // Somebody may have put it there already.
-            let Some(id) = RowId::new(first + row) else { continue };
+        let mut ensure = |row: u64, is_left: &dyn Fn(&Member<M>) -> bool| {
+            let Some(id) = RowId::new(first + row) else { return Ok(()) };
             let place = RowPlace { tile, index: row };
-            let is_left = |index: &&Member<M>| index.needs_others || !is_as_opened;
-            match self.ensure_all_keys(rebuilt().filter(is_left), id, place) {
+            // Somebody may have put it there already.
+            match self.ensure_all_keys(rebuilt().filter(|index| is_left(index)), id, place) {
                 Err(error) if error.is_damage() => {
                     damage.get_or_insert(error);
+                    Ok(())
                 }
-                done => done?,
+                done => done,
+            }
+        };
+        sorted.others.iter().try_for_each(|row| ensure(*row, &|_| true))?;
+        let needs_others = rebuilt().any(|index| index.needs_others);
+        if needs_others || !self.dictionaries.is_empty() {
+            for &row in &sorted.old {
+                // Cells that name no value may have been copied while the row was folded: look
+                // again.
+                let keys = [copied.keys(row, group_len), &[]];
+                let names_none = rebuilt()
+                    .filter(|index| !index.needs_others)
+                    .any(|index| self.require_values(&index.spec.columns, keys).is_err());
+                if needs_others || names_none {
+                    ensure(row, &|index| index.needs_others || names_none)?;
+                }
             }
         }
         // A faulty medium reads as zeros: as if there were no rows.

@@ -164,7 +164,7 @@ impl<M: Medium> Table<M> {
         if backlog.is_added(partition) {
             return Ok(None);
         }
-        let is_to_add = self.rebuilding.is_over() && backlog.count_look();
+        let is_to_add = backlog.count_look() && self.rebuilding.is_over();
         if let Some(taken) = is_to_add.then(|| backlog.take(partition)).flatten() {
             match index.add_partition(backlog, taken) {
                 // The row is found without it.
@@ -188,7 +188,7 @@ impl<M: Medium> Table<M> {
         copied: &mut Copied,
     ) -> Result<Candidates> {
         let tile = self.whole_tile(number)?;
-        copied.copy(self, tile, number);
+        copied.copy(self, tile);
         let (format, spec) = (&self.format, &index.spec);
         let rows = copied.rows(format.group_len[0]).filter(|(_, committed, claim, keys)| {
             let is_in_tile = matches!(committed.state(), State::Present(_));
