@@ -211,7 +211,7 @@ impl<M: Medium> RowIndex<M> {
     }
 
     /// Adds rows of keys that have the same number of a [`partition`](RowIndex::partition) of so
-    /// many bits, which takes about half of the time of [`insert_all`](RowIndex::insert_all). It is
+    /// many bits, which takes less than half as long as [`insert_all`](RowIndex::insert_all). It is
     /// of most use for partitions of about a thousand rows, of which all are added. Durable with
     /// the caller's next fence.
     ///
