@@ -103,6 +103,11 @@ impl<M: Medium> Rows<M> {
         on_words!(self, words => words.partition(hash, bits))
     }
 
+    /// Whether a row has one word for both keys.
+    pub(crate) fn is_one_word(&self, key: &Key, other: &Key) -> bool {
+        on_words!(self, words => words.is_one_word(key, other))
+    }
+
     /// Adds a word unless it is there. Fences as for [`insert`](Rows::insert).
     pub(crate) fn ensure(&self, key: &Key, row: RowId) -> Result<()> {
         on_words!(self, words => words.ensure(key, row))

@@ -158,6 +158,14 @@ impl<M: Medium> Words<M> {
         }
     }
 
+    /// Whether a row has one word for both keys.
+    pub(super) fn is_one_word(&self, key: &Key, other: &Key) -> bool {
+        match self {
+            Words::Hash(words) => words.is_one_word(key.hash, other.hash),
+            Words::Ordered(_) => key == other,
+        }
+    }
+
     /// Adds a word unless it is there.
     pub(super) fn ensure(&self, key: &Key, row: RowId) -> Result<()> {
         match self {

@@ -326,7 +326,7 @@ struct Progress {
     left: usize,
 }
 
-/// The keys in each index that a row had, and has in no state that is left.
+/// The keys in each index whose words a row had, and needs for no state that is left.
 pub(super) fn old_keys_of<M: Medium>(
     table: &Table<M>,
     set: &IndexSet<M>,
@@ -337,8 +337,14 @@ pub(super) fn old_keys_of<M: Medium>(
     let mut keys: SmallVec<[(usize, Key); 4]> = SmallVec::new();
     for (number, index) in set.all().iter().enumerate() {
         let spec = &index.spec;
-        let has = |of: &[Group; 2], key: &Key| key.is_of(&table.format, spec, key_cells(of));
-        let is_left = |key: &Key| !is_removal && left.iter().any(|of| has(of, key));
+        let needs_word = |of: &[Group; 2], key: &Key| {
+            let cells = key_cells(of);
+            // Another key may have the same word.
+            let is_one_word = |own: Key| index.rows.is_one_word(&own, key);
+            key.is_of(&table.format, spec, cells)
+                || index.key_of(&table.format, cells).is_some_and(is_one_word)
+        };
+        let is_left = |key: &Key| !is_removal && left.iter().any(|of| needs_word(of, key));
         for cells in old {
             let Some(key) = index.key_of(&table.format, key_cells(cells)) else { continue };
             let word = (number, key);
@@ -348,4 +354,68 @@ pub(super) fn old_keys_of<M: Medium>(
         }
     }
     keys
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use remanent_pmem::Pool;
+
+    use super::*;
+    use crate::{Database, Table as Handle, TableSpec, Type};
+
+    /// Pairs of keys of an index that have one word, where it may lie in the same bucket.
+    fn keys_with_one_word(table: &Handle) -> Vec<(u64, u64)> {
+        let index = table.core.index("by_code", None).unwrap();
+        let key_of = |code: u64| {
+            let write = |_, cell: &mut [u8]| {
+                cell.copy_from_slice(&code.to_le_bytes());
+                Ok(())
+            };
+            Key::of_cells(&table.core.format, &index.spec, write).unwrap()
+        };
+        let mut seen = HashMap::new();
+        let mut found = Vec::new();
+        for code in 0..300_000 {
+            let key = key_of(code);
+            if let Some(other) = seen.insert(index.rows.partition(key.hash, 27), code) {
+                assert!(index.rows.is_one_word(&key, &key_of(other)));
+                found.push((other, code));
+            }
+        }
+        assert!(!index.rows.is_one_word(&key_of(found[0].0), &key_of(found[1].0)));
+        found
+    }
+
+    #[test]
+    fn a_row_keeps_a_word_that_its_new_key_has_in_common_with_the_old_one() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let database = Database::create(&pool, "d").unwrap();
+        let spec = TableSpec::new("t")
+            .column("id", Type::U32)
+            .column("code", Type::U64)
+            .primary_key(["id"])
+            .unique("by_code", ["code"]);
+        let table = database.create_table(&spec).unwrap();
+        let pairs = keys_with_one_word(&table);
+        assert!(pairs.len() > 100, "{}", pairs.len());
+        let update = table.prepare_update("primary").unwrap();
+        let by_code = table.prepare_get("by_code").unwrap();
+        let is_found =
+            |code: u64| by_code.run(&database.snapshot(), &[code.into()], |_| Ok(())).unwrap();
+        for (id, (old, new)) in (0_u32..).zip(pairs) {
+            table.insert(&[id.into(), old.into()]).unwrap();
+            update.run(&[id.into()], |_, row| row.set(1, new)).unwrap();
+            database.collect().unwrap();
+            assert_eq!((is_found(old), is_found(new)), (None, Some(())), "{old} and {new}");
+            // Nor when the change is taken back.
+            let mut given_up = database.begin().unwrap();
+            update.run_in(&mut given_up, &[id.into()], |_, row| row.set(1, old)).unwrap();
+            given_up.abort().unwrap();
+            assert_eq!((is_found(old), is_found(new)), (None, Some(())), "{old} and {new}");
+            assert!(table.prepare_delete("primary").unwrap().run(&[id.into()]).unwrap());
+        }
+        assert_eq!(database.check().unwrap(), []);
+    }
 }

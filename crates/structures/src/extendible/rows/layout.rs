@@ -150,7 +150,7 @@ pub(super) enum Entry {
 impl Word {
     const ROW_BITS: u32 = 36;
     const ROW: u64 = (1 << Self::ROW_BITS) - 1;
-    const HASH_BITS: u32 = 27;
+    pub(super) const HASH_BITS: u32 = 27;
     const HASH: u64 = ((1 << Self::HASH_BITS) - 1) << Self::ROW_BITS;
     const CHAIN: u64 = 1 << 63;
     /// Blocks lie at multiples of this.

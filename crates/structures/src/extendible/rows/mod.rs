@@ -222,6 +222,13 @@ impl<M: Medium> RowIndex<M> {
         self.core.insert_partition(bits.min(32), rows)
     }
 
+    /// Whether a row has one word for both keys: words have a part of the hash by which the index
+    /// spreads keys. Who gives a row another key must not remove the word of the old one then.
+    pub fn is_one_word(&self, key: u64, other: u64) -> bool {
+        let bits = layout::Word::HASH_BITS;
+        self.core.hash(key).prefix(bits) == self.core.hash(other).prefix(bits)
+    }
+
     /// The first `bits` bits, at most 32, of the hash by which the index spreads keys. Rows of keys
     /// that have these bits in common lie beside each other, so that adding many rows in the order
     /// of this number takes less time than in another order.
