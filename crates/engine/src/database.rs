@@ -274,23 +274,29 @@ impl<M: Medium> Database<M> {
 
     /// Goes on with a transaction that was suspended, or whose process was killed, or tells what
     /// became of it. Of transactions that are over, each of 256 slots remembers the last one, and
-    /// the last 6, at least, of which somebody has asked for the [token](Transaction::token).
+    /// the last 5 or 6 of which somebody has asked for the [token](Transaction::token); each crash
+    /// may take the place of one of them.
     /// No fence, unless its time is over.
     ///
     /// # Errors
     ///
     /// [`Error::InUse`] while somebody has it, and [`Error::Forgotten`] if it is over and nobody
-    /// knows any more how it ended. When the medium met a fault.
+    /// knows any more how it ended, or that none of its statements took effect. When the medium met
+    /// a fault.
     pub fn resume(&self, token: Token) -> Result<Resumed<'_, M>> {
         self.engine.resume(token)
     }
 
-    /// The transactions that can be [resumed](Database::resume).
+    /// The transactions that can be [resumed](Database::resume); also those whose time is over, and
+    /// that nobody has given up yet.
     pub fn open_transactions(&self) -> Vec<OpenTransaction> {
         self.engine.open_transactions()
     }
 
-    /// Has transactions expire by another clock than the machine's, which begins now.
+    /// Has transactions expire by another clock than the machine's, which begins now; and old
+    /// snapshots, and statements that [wait](TransactionOptions::wait). While it stands still,
+    /// nobody is too late. To be called first: a transaction that was suspended before expires
+    /// later by as much as the clock before has shown.
     pub fn set_clock(&self, now: impl Fn() -> Duration + Send + Sync + 'static) {
         self.engine.clock.set(self.engine.medium(), now);
     }
@@ -314,10 +320,10 @@ impl<M: Medium> Database<M> {
 
     /// Does a part of rebuilding the indexes in DRAM, which opening has found empty: reads some
     /// tiles of the table that is wanted most, up to 256 of about a thousand rows; or if all are
-    /// read, adds some thousand words of what was read to the index that is wanted most, or values
-    /// to that of a [dictionary](TableSpec::encoded). If other threads have begun with all that is
-    /// left, it waits for a moment. Returns false when nothing is left. For programs that open with
-    /// [`Rebuild::Steps`](crate::Rebuild::Steps).
+    /// read, adds up to about 1,400 words of what was read to the index that is wanted most, or
+    /// values to that of a [dictionary](TableSpec::encoded). If other threads have begun with all
+    /// that is left, it waits for a moment. Returns false when nothing is left. For programs that
+    /// open with [`Rebuild::Steps`](crate::Rebuild::Steps).
     ///
     /// # Errors
     ///

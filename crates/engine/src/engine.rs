@@ -47,6 +47,8 @@ pub(crate) struct Engine<M: Medium> {
     /// How often the pool was opened: claims of earlier times count for nothing.
     pub(crate) opens: u64,
     pub(crate) clock: Clock,
+    /// When somebody who folds has looked for transactions whose time is over, by that clock.
+    pub(crate) expired_ms: AtomicU64,
     /// What rebuilding has cost in this opening.
     pub(crate) rebuild_cost: RebuildCost,
     /// The version of the schema, for who asks without a lock.
@@ -240,6 +242,7 @@ impl<M: Medium> Engine<M> {
             waits: Waits::new(),
             opens,
             clock,
+            expired_ms: AtomicU64::new(0),
             rebuild_cost: RebuildCost::default(),
             schema_version,
             applying: PauseMutex::default(),

@@ -314,7 +314,8 @@ pub enum Error {
         /// The key, as a person writes it.
         key: String,
         /// The open transaction that is in the way; `None` for a statement that is one. How it ends
-        /// is remembered if its owner asks for its token; otherwise, ask for it soon.
+        /// is remembered if its owner asks for its token; otherwise, ask for it soon, and before
+        /// the database is opened again.
         holder: Option<Token>,
     },
     /// Another transaction has changed the schema, and is open: until it ends, nobody else changes

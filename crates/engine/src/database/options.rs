@@ -66,6 +66,7 @@ impl DatabaseOptions {
     pub fn open<M: Medium>(&self, pool: &Pool<M>, name: &str) -> Result<Database<M>> {
         let engine: Arc<Root<M>> = pool.open_root(name)?;
         engine.rebuild(self.rebuild, self.threads)?;
+        engine.clock.begin(engine.medium());
         Ok(Database { engine })
     }
 

@@ -1,6 +1,7 @@
 //! Folding versions into tiles, once every snapshot sees them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::layout::SUSPECT_COUNT;
@@ -31,6 +32,10 @@ pub(super) const VERSIONS: usize = 128;
 /// Suspects of a lane that are left for other purposes.
 pub(super) const SPARE: usize = 32;
 const _: () = assert!(SPARE + VERSIONS <= SUSPECT_COUNT as usize);
+
+/// How often it is looked for transactions that keep rows from being folded though their time is
+/// over, in ms.
+const EXPIRY_MS: u64 = 100;
 
 /// Instead of a stamp, of a row that a sweep has found: it is looked at.
 const FOUND: u64 = 0;
@@ -130,16 +135,37 @@ impl<M: Medium> Engine<M> {
         swept.map(drop)
     }
 
+    /// Some of the rows that can be folded, as every snapshot sees that much.
+    fn ready(&self, horizon: u64) -> Vec<Garbage<M>> {
+        let mut garbage = self.garbage.lock(self.medium());
+        let ready = garbage.iter().take(TOGETHER).take_while(|row| row.stamp <= horizon);
+        let ready = ready.count();
+        garbage.drain(..ready).collect()
+    }
+
+    /// Gives up transactions whose time is over, if rows wait that none can be folded of: nobody
+    /// may ever come across what those have changed. Looks for them now and then. Says whether
+    /// there were any.
+    fn expire_those_in_the_way(&self, now_ms: u64) -> bool {
+        // Relaxed: a number. Two threads may look at once.
+        let is_due = now_ms >= self.expired_ms.load(Ordering::Relaxed) + EXPIRY_MS;
+        if !is_due || self.garbage.lock(self.medium()).is_empty() {
+            return false;
+        }
+        self.expired_ms.store(now_ms, Ordering::Relaxed);
+        self.expire_all()
+    }
+
     /// Folds a few rows: for one fence, besides those for freeing.
     fn collect_some(&self) -> Result<Progress> {
-        self.snapshots.expire(&self.stamps, self.clock.now_ms(self.medium()));
-        let horizon = self.snapshots.horizon(&self.stamps);
-        let batch: Vec<Garbage<M>> = {
-            let mut garbage = self.garbage.lock(self.medium());
-            let ready = garbage.iter().take(TOGETHER).take_while(|row| row.stamp <= horizon);
-            let ready = ready.count();
-            garbage.drain(..ready).collect()
-        };
+        let now_ms = self.clock.now_ms(self.medium());
+        self.snapshots.expire(&self.stamps, now_ms);
+        let mut horizon = self.snapshots.horizon(&self.stamps);
+        let mut batch = self.ready(horizon);
+        if batch.is_empty() && self.expire_those_in_the_way(now_ms) {
+            horizon = self.snapshots.horizon(&self.stamps);
+            batch = self.ready(horizon);
+        }
         let mut progress = Progress { taken: batch.len(), folded: 0, left: 0 };
         if batch.is_empty() {
             return Ok(progress);

@@ -80,6 +80,12 @@ impl<M: Medium> Engine<M> {
             let holder = Holder { slot: Some(slot) };
             return Ok(if is_locked { Refusal::Busy(holder) } else { Refusal::Wait });
         }
+        if self.stamps.has_gate() && self.slots.try_hold_one(slot).is_none() {
+            // Whoever ends it may be waiting for the gate, which takes its time.
+            let is_locked = table.claim(place).locked_by() == Some(slot);
+            let holder = Holder { slot: Some(slot) };
+            return Ok(if is_locked { Refusal::Busy(holder) } else { Refusal::Wait });
+        }
         let is_over = || self.statuses.open_in(slot).is_none();
         self.require_claim_ends(statement, table, place, (lock, slot), is_over)?;
         Ok(Refusal::Wait)

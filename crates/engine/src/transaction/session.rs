@@ -375,7 +375,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
 
     /// Leaves it as it is, for who resumes it with the token within its time limit.
     pub fn suspend(mut self) -> Token {
-        self.token();
+        let token = self.token();
         let now_ms = self.engine.clock.now_ms(self.engine.medium());
         self.leave_batch();
         if let Some(open) = self.slot.as_mut().and_then(HeldSlot::open_mut) {
@@ -384,7 +384,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
             self.engine.statuses.set_owner(self.token.slot(), serial, false);
         }
         self.slot = None;
-        self.token
+        token
     }
 
     pub(crate) fn engine(&self) -> &'d Engine<M> {
@@ -487,6 +487,9 @@ impl<M: Medium> std::fmt::Debug for Transaction<'_, M> {
 impl<M: Medium> Engine<M> {
     /// The transaction of a token, or what became of it.
     pub(crate) fn resume(&self, token: Token) -> Result<Resumed<'_, M>> {
+        if token.is_forgotten() {
+            return Err(Error::Forgotten { token });
+        }
         let (index, serial) = (token.slot(), token.serial());
         let id = TransactionId { slot: index, number: serial.number };
         loop {
@@ -529,9 +532,6 @@ impl<M: Medium> Engine<M> {
 
     /// How a transaction ended after which there were others in its slot.
     fn outcome_of(&self, token: Token) -> Result<Resumed<'_, M>> {
-        if token.is_forgotten() {
-            return Err(Error::Forgotten { token });
-        }
         let serial = token.serial();
         let (outcomes, has_had_others) = self.slots.outcomes(self.medium(), token.slot());
         if let Some(found) = outcomes.iter().find(|outcome| outcome.serial == serial) {

@@ -191,9 +191,15 @@ impl<M: Medium> Slots<M> {
         // Redundant: opening completes what was not published durably.
         medium.fence();
         for mut slot in all() {
+            slot.lose_unwritten();
             let is_over = slot.open().is_none() && !self.statuses.is_orphan(slot.index);
             let last = slot.slot.last;
-            if is_over && (last.state != State::Alone || last.content != Content::Nothing) {
+            let is_known = last.serial.number == slot.slot.begun;
+            if is_over
+                && (last.state != State::Alone || last.content != Content::Nothing || !is_known)
+            {
+                // Somebody may know the names of those that no record has. Nobody gets them again.
+                slot.slot.last.serial.number = slot.slot.begun;
                 slot.write(medium, State::Alone, None, Content::Nothing);
             }
         }
@@ -264,6 +270,14 @@ impl<M: Medium> HeldSlot<'_, M> {
         // Of the one before, nobody learns the name any more.
         self.settle_outcome(medium, false);
         Ok(())
+    }
+
+    /// Gives up a transaction of which nothing is in the pool.
+    fn lose_unwritten(&mut self) {
+        let is_written = |open: &Open<M>| open.serial == self.slot.last.serial;
+        if self.slot.open.as_ref().is_some_and(|open| !is_written(open)) {
+            self.slot.open = None;
+        }
     }
 
     /// Has the next outcome not take the place of the last one, if somebody may ask for that: but

@@ -195,9 +195,12 @@ impl<M: Medium> Engine<M> {
             {
                 return Ok(Ok(Claimed { table, place, own: None, is_kept: true }));
             }
-            // Folding takes one fence.
-            let is_short = other.is_collectors();
             let holder = Holder { slot: other.holder() };
+            // Folding takes one fence. One that has written nothing yet may be over.
+            let is_short = match holder.slot {
+                Some(slot) if !other.is_collectors() => self.expire(slot)?,
+                _ => other.is_collectors(),
+            };
             return Ok(Err(if is_short { Refusal::Wait } else { Refusal::Busy(holder) }));
         };
         if statement.id().is_some_and(|id| id.short() == pending.by) {

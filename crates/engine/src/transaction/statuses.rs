@@ -184,8 +184,9 @@ impl Statuses {
 
     /// Says that the outcome of a transaction is not kept.
     pub(crate) fn forget(&self, slot: u32, number: u64) {
-        // Release: before it is overwritten; partner of the load in `has_forgotten`.
-        self.slots[slot as usize].forgotten.store(number, Ordering::Release);
+        // Release: before it is overwritten; partner of the load in `has_forgotten`. An older one
+        // may have been kept for longer.
+        self.slots[slot as usize].forgotten.fetch_max(number, Ordering::Release);
     }
 
     /// Whether the outcome of a transaction of this opening, which is not there, may have been.

@@ -49,6 +49,13 @@ impl<M: Medium> Engine<M> {
         Ok(is_over)
     }
 
+    /// Gives up all transactions whose time is over; says whether there were any.
+    pub(super) fn expire_all(&self) -> bool {
+        // An error tells of a row, which stays as it is.
+        let expired = (0..SLOT_COUNT).filter(|slot| self.expire(*slot).unwrap_or(false));
+        expired.count() > 0
+    }
+
     /// Has a row say what became of its transaction, which is over, and which an earlier process
     /// has left.
     pub(super) fn settle_orphan(
@@ -112,10 +119,8 @@ impl<M: Medium> Engine<M> {
     /// earlier process has left, and that are over. Slots can be used then; says whether there are
     /// any more.
     pub(crate) fn sweep_orphans(&self) -> Result<bool> {
-        let (mut over, mut is_any) = (Vec::new(), false);
+        let (mut over, mut is_any) = (Vec::new(), self.expire_all());
         for slot in 0..SLOT_COUNT {
-            // An error tells of a row, which stays as it is.
-            is_any |= self.expire(slot).unwrap_or(false);
             let held = self.slots.try_hold_one(slot);
             if self.statuses.is_orphan(slot) && held.is_some_and(|held| held.open().is_none()) {
                 over.push(slot);

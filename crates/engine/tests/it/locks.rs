@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use remanent_engine::{
-    Database, Error, Get, LockMode, Resumed, Table, TableSpec, Transaction, TransactionOptions,
-    Type,
+    Database, Durability, Error, Get, LockMode, Resumed, Table, TableSpec, Transaction,
+    TransactionOptions, Type,
 };
 use remanent_pmem::Pool;
 
@@ -248,6 +248,27 @@ fn locks_are_kept_while_a_transaction_is_suspended_and_until_its_time_is_over() 
     assert_eq!(bank.lock(&mut other, 2, LockMode::NoWait).unwrap(), Some(100));
     assert!(bank.set(None, 3, 0).unwrap() && bank.remove(None, 4).unwrap());
     assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Aborted));
+    bank.check();
+}
+
+#[test]
+fn what_is_changed_and_not_written_is_kept_until_its_time_is_over() {
+    let bank = bank();
+    let now_ms = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&now_ms);
+    bank.database.set_clock(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
+    let options = TransactionOptions::new().time_limit(Duration::from_secs(1));
+    for mode in [LockMode::Skip, LockMode::NoWait] {
+        let at_commit = options.durability(Durability::AtCommit);
+        let mut transaction = bank.database.begin_with(&at_commit).unwrap();
+        assert!(bank.set(Some(&mut transaction), 1, 0).unwrap());
+        let token = transaction.suspend();
+        let mut other = bank.begin();
+        assert!(!matches!(bank.lock(&mut other, 1, mode), Ok(Some(_))));
+        now_ms.fetch_add(1_000, Ordering::Relaxed);
+        assert_eq!(bank.lock(&mut other, 1, mode).unwrap(), Some(100));
+        assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Aborted));
+    }
     bank.check();
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use remanent_engine::{
-    Database, Error, Moment, OpenTransaction, Resumed, Row, Table, TableSpec, Transaction,
-    TransactionOptions, Type,
+    Database, Durability, Error, Moment, OpenTransaction, Resumed, Row, Table, TableSpec, Token,
+    Transaction, TransactionOptions, Type,
 };
 use remanent_pmem::Pool;
 
@@ -427,6 +427,105 @@ fn nobody_is_told_that_a_holder_was_given_up_that_has_committed() {
         assert!(bank.set(Some(&mut others), 1, round).unwrap());
         others.commit().unwrap();
     }
+}
+
+#[test]
+fn a_holder_is_forgotten_also_when_older_outcomes_are_kept_for_longer() {
+    let bank = bank();
+    let mut balance = 0;
+    let mut commit = |is_named: bool| {
+        balance += 1;
+        let mut one = bank.database.begin().unwrap();
+        assert!(bank.set(Some(&mut one), 1, balance).unwrap());
+        let Err(Error::Conflict { holder: Some(token), .. }) = bank.set(None, 1, -1) else {
+            panic!("it has the row")
+        };
+        if is_named {
+            assert_eq!(one.token(), token);
+        }
+        one.commit().unwrap();
+        token
+    };
+    // The outcome of the one that nobody knows takes the place of the first, and is overwritten
+    // before the next one of those that are known.
+    let known: Vec<Token> = (0..7).map(|_| commit(true)).collect();
+    let unknown = commit(false);
+    for _ in 0..2 {
+        commit(true);
+    }
+    for token in [known[0], known[1], unknown] {
+        let resumed = bank.database.resume(token);
+        assert!(matches!(resumed, Err(Error::Forgotten { .. })), "{token}: {resumed:?}");
+    }
+    for token in &known[2..] {
+        assert!(matches!(bank.database.resume(*token), Ok(Resumed::Committed)), "{token}");
+    }
+}
+
+#[test]
+fn a_name_that_was_asked_for_too_late_tells_nothing_in_later_openings_either() {
+    let bank = bank();
+    let mut late = bank.database.begin().unwrap();
+    late.commit_with(|last| bank.set(Some(last), 1, 7)).unwrap();
+    bank.database.begin().unwrap().abort().unwrap();
+    let token = late.suspend();
+    let is_forgotten =
+        |bank: &Bank| matches!(bank.database.resume(token), Err(Error::Forgotten { .. }));
+    assert!(is_forgotten(&bank));
+    assert!(is_forgotten(&bank.reopened()));
+}
+
+#[test]
+fn nobody_gets_the_name_of_a_transaction_that_has_left_nothing_in_the_pool() {
+    let mut bank = bank();
+    for how in [Durability::EachStatement, Durability::AtCommit] {
+        let options = TransactionOptions::new().durability(how);
+        let mut lost = Vec::new();
+        for _ in 0..3 {
+            let mut one = bank.database.begin_with(&options).unwrap();
+            if how == Durability::AtCommit {
+                assert!(bank.set(Some(&mut one), 1, 7).unwrap());
+            }
+            lost.push(one.token());
+            one.abort().unwrap();
+        }
+        // Suspended, and lost when the database is closed.
+        lost.push(bank.database.begin_with(&options).unwrap().suspend());
+        bank = bank.reopened();
+        assert_eq!(bank.database.open_transactions(), []);
+        for _ in 0..5 {
+            let mut other = bank.database.begin().unwrap();
+            assert!(bank.set(Some(&mut other), 2, 8).unwrap());
+            assert!(!lost.contains(&other.token()));
+            for token in &lost {
+                let resumed = bank.database.resume(*token);
+                assert!(matches!(resumed, Ok(Resumed::Aborted)), "{token}: {resumed:?}");
+            }
+            other.commit().unwrap();
+        }
+        bank.check();
+    }
+}
+
+#[test]
+fn a_transaction_whose_time_is_over_keeps_no_versions_though_nobody_meets_it() {
+    let bank = bank();
+    let now_ms = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&now_ms);
+    bank.database.set_clock(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
+    let options = TransactionOptions::new().time_limit(Duration::from_secs(1));
+    let mut lost = bank.database.begin_with(&options).unwrap();
+    insert(&bank.accounts, Some(&mut lost), 4, 5).unwrap();
+    lost.suspend();
+    let update = || (0..500).for_each(|balance| assert!(bank.set(None, 1, balance).unwrap()));
+    update();
+    let before = bank.pool.check().unwrap().chunks_used;
+    now_ms.store(1_000, Ordering::Relaxed);
+    assert_eq!(bank.database.open_transactions().len(), 1);
+    (0..20).for_each(|_| update());
+    assert_eq!(bank.database.open_transactions(), []);
+    assert_eq!(bank.pool.check().unwrap().chunks_used, before);
+    bank.check();
 }
 
 #[test]

@@ -229,6 +229,7 @@ fn a_commit_that_waits_in_a_gate_is_locked_for_nobody_and_an_earlier_gate_lets_i
     let database = in_memory();
     let table = database.create_table(&spec("t")).unwrap();
     table.insert(&[1.into(), "x".into(), Value::Null, 0.into()]).unwrap();
+    table.insert(&[2.into(), "y".into(), Value::Null, 0.into()]).unwrap();
     let (one, other) = (Arc::new(Slow::default()), Arc::new(Slow::default()));
     database.set_gate(Some(one.clone()));
     one.is_closed.store(true, Ordering::Relaxed);
@@ -237,6 +238,9 @@ fn a_commit_that_waits_in_a_gate_is_locked_for_nobody_and_an_earlier_gate_lets_i
             let mut transaction = database.begin().unwrap();
             let update = table.prepare_update("primary").unwrap();
             let key = [1.into(), "x".into()];
+            let get = table.prepare_get("primary").unwrap();
+            let locked = [2.into(), "y".into()];
+            get.lock_in(&mut transaction, &locked, LockMode::NoWait, |_| Ok(())).unwrap().unwrap();
             update.run_in(&mut transaction, &key, |_, new| new.set(3, 5)).unwrap().unwrap();
             transaction.commit().unwrap();
         });
@@ -251,9 +255,23 @@ fn a_commit_that_waits_in_a_gate_is_locked_for_nobody_and_an_earlier_gate_lets_i
         let mut late = database.begin_with(&TransactionOptions::new()).unwrap();
         let refused = get.lock_in(&mut late, &key, LockMode::NoWait, |_| Ok(()));
         assert!(matches!(refused, Err(Error::Overtaken { .. })), "{refused:?}");
+        // Nor does anybody wait for a row that it has locked, unless that is asked for.
+        let locked = [2.into(), "y".into()];
+        let refused = get.lock_in(&mut late, &locked, LockMode::NoWait, |_| Ok(()));
+        assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+        let passed_over = get.lock_in(&mut late, &locked, LockMode::Skip, |_| Ok(()));
+        assert!(matches!(passed_over, Ok(None)), "{passed_over:?}");
+        let patient = TransactionOptions::new().wait(Duration::from_secs(60));
+        let (database, of_waiting) = (&database, get.clone());
+        let waiting = scope.spawn(move || {
+            let mut patient = database.begin_with(&patient).unwrap();
+            let locked = [2.into(), "y".into()];
+            let got = of_waiting.lock_in(&mut patient, &locked, LockMode::Wait, |_| Ok(()));
+            assert!(matches!(got, Ok(Some(()))), "{got:?}");
+        });
         let exchanging = scope.spawn(|| database.set_gate(Some(other.clone())));
         thread::sleep(Duration::from_millis(20));
-        assert!(!exchanging.is_finished());
+        assert!(!exchanging.is_finished() && !waiting.is_finished());
         one.is_closed.store(false, Ordering::Relaxed);
     });
     let key = [1.into(), "x".into()];
