@@ -123,7 +123,9 @@ impl<M: Medium> Engine<M> {
         let mut done = Ok(());
         if threads > 1 {
             done = thread::scope(|scope| {
-                let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+                // Without a thread, this one does more.
+                let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+                let others: Vec<_> = (1..threads).filter_map(spawn).collect();
                 let own = work();
                 let joined = others.into_iter().map(|other| match other.join() {
                     Ok(done) => done,

@@ -216,6 +216,8 @@ pub enum StorageLimit {
     Quota,
     /// A limit of the length of files, of the process or of the file system.
     FileLen,
+    /// There is no memory for a file that lies in memory.
+    Memory,
 }
 
 impl StorageLimit {
@@ -225,6 +227,7 @@ impl StorageLimit {
             Errno::NOSPC => Some(StorageLimit::FileSystem),
             Errno::DQUOT => Some(StorageLimit::Quota),
             Errno::FBIG => Some(StorageLimit::FileLen),
+            Errno::NOMEM => Some(StorageLimit::Memory),
             _ => None,
         }
     }
@@ -242,6 +245,9 @@ impl fmt::Display for StorageLimit {
             StorageLimit::FileLen => {
                 "the limit of a file's length is reached; remove entries, or raise the limit \
                  (RLIMIT_FSIZE, `ulimit -f`)"
+            }
+            StorageLimit::Memory => {
+                "there is no memory left; remove entries, or give the process or machine more"
             }
         })
     }

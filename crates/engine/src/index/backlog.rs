@@ -8,7 +8,8 @@
 //!
 //! Until all tiles are read, a key is looked for in its partition of each run. Afterwards, who
 //! looks adds the partition to the index, unless another thread is doing it: that takes as long as
-//! some looks through it.
+//! some looks through it. But all rows of a key are in one partition: who looks first for a key
+//! with millions of rows adds those.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,8 +37,10 @@ pub(crate) struct Backlog {
     runs: ArcSwap<Vec<Arc<Run>>>,
     /// Those that are done are in the index.
     partitions: Portions,
-    /// Somebody has added a part of a partition, and no more.
-    has_parts: AtomicBool,
+    /// A bit for each portion of which a part may be in the index.
+    parts: Box<[AtomicU64]>,
+    /// There was too little memory for a partition.
+    has_failed: AtomicBool,
     /// How often somebody has looked for a key.
     looks: AtomicU64,
 }
@@ -68,7 +71,8 @@ impl Backlog {
             bits,
             runs: ArcSwap::default(),
             partitions: Portions::of(1 << bits),
-            has_parts: AtomicBool::new(false),
+            parts: (0..(1_u64 << bits).div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            has_failed: AtomicBool::new(false),
             looks: AtomicU64::new(0),
         }
     }
@@ -114,7 +118,7 @@ impl Backlog {
     pub(crate) fn count_look(&self) -> bool {
         // Relaxed: hints.
         self.looks.fetch_add(1, Ordering::Relaxed);
-        !self.has_parts.load(Ordering::Relaxed)
+        !self.has_failed.load(Ordering::Relaxed)
     }
 
     /// A partition, if the caller is the one to add it to the index.
@@ -157,25 +161,31 @@ impl Backlog {
         words.filter(|(of, _)| *of == hash).map(|(_, row)| *row).collect()
     }
 
-    /// Passes the words of a partition to `add`, all of them at once; or, if some of them may be in
-    /// the index already, to `ensure`. Returns how many there are.
+    /// Passes the words of a partition to `add`; or, if some of them may be in the index already,
+    /// sorted to `add_missing`. Returns how many there are.
     pub(crate) fn add<E>(
         &self,
         taken: Taken<'_>,
         add: impl FnOnce(&[Word]) -> Result<(), E>,
-        ensure: impl FnMut(Word) -> Result<(), E>,
+        add_missing: impl FnOnce(&[Word]) -> Result<(), E>,
     ) -> Result<u64, E> {
+        let (part, bit) = (&self.parts[(taken.number() / 64) as usize], 1 << (taken.number() % 64));
         let mut words = Vec::with_capacity(2 * PARTITION_ROWS as usize);
         let partition = self.partition_of(taken.number());
         for run in &**self.runs.load() {
             words.extend_from_slice(run.partition(partition));
         }
-        // Relaxed: who has given this partition back has done so before it was taken.
-        if self.has_parts.load(Ordering::Relaxed) {
-            words.iter().copied().try_for_each(ensure)?;
-        } else if let Err(error) = add(&words) {
-            // Relaxed: ordered by giving the partition back.
-            self.has_parts.store(true, Ordering::Relaxed);
+        // Relaxed: ordered by giving the partition back, and taking it.
+        let added = match part.fetch_or(bit, Ordering::Relaxed) & bit {
+            0 => add(&words),
+            _ => {
+                words.sort_unstable();
+                add_missing(&words)
+            }
+        };
+        if let Err(error) = added {
+            // Relaxed: a hint.
+            self.has_failed.store(true, Ordering::Relaxed);
             return Err(error);
         }
         taken.finish();
@@ -273,14 +283,18 @@ mod tests {
         let taken = backlog.take(2).unwrap();
         let failed = backlog.add(taken, |_| Err("full"), |_| Ok(()));
         assert_eq!((failed, backlog.is_added(2)), (Err("full"), false));
-        let mut ensured = Vec::new();
-        let ensure = |word| {
-            ensured.push(word);
+        let mut ensured: Vec<Word> = Vec::new();
+        let add_missing = |words: &[Word]| {
+            ensured.extend(words);
             Ok::<_, ()>(())
         };
         let taken = backlog.take(2).expect("it was given back");
-        backlog.add(taken, |_| unreachable!("a part is there"), ensure).unwrap();
+        backlog.add(taken, |_| unreachable!("a part is there"), add_missing).unwrap();
         assert_eq!(ensured, [(2, row(2)), (6, row(6))]);
+        // Of the others, nothing is there.
+        let others = backlog.take(1).unwrap();
+        let added = backlog.add(others, |_| Ok::<_, ()>(()), |_| unreachable!("nothing is there"));
+        assert_eq!(added, Ok(3));
     }
 
     #[test]

@@ -225,8 +225,8 @@ impl<M: Medium> Index<M> {
     ///
     /// When there is no memory left: the partition is taken by nobody then.
     pub(crate) fn add_partition(&self, backlog: &Backlog, taken: Taken<'_>) -> Result<u64> {
-        let ensure = |(hash, row)| self.rows.ensure_word(hash, row);
+        let add_missing = |words: &[_]| self.rows.insert_missing(words);
         let add = |words: &[_]| self.rows.insert_partition(backlog.bits(), words);
-        backlog.add(taken, add, ensure)
+        backlog.add(taken, add, add_missing)
     }
 }

@@ -92,6 +92,11 @@ impl<M: Medium> Rows<M> {
         on_words!(self, of => of.insert_partition(bits, words))
     }
 
+    /// Adds those of some words of a hash index, sorted by their hashes, that are not there.
+    pub(super) fn insert_missing(&self, words: &[Word]) -> Result<()> {
+        on_words!(self, of => of.insert_missing(words))
+    }
+
     /// Adds a word of a hash index unless it is there.
     pub(crate) fn ensure_word(&self, hash: u64, row: RowId) -> Result<()> {
         on_words!(self, words => words.ensure_word(hash, row))

@@ -1,5 +1,6 @@
 //! What leads from keys to rows: a hash table of words, or a tree of entries.
 
+use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
 
 use remanent_pmem::Medium;
@@ -141,6 +142,22 @@ impl<M: Medium> Words<M> {
         }
     }
 
+    /// Adds those of some words of a hash index, sorted by their hashes, that are not there. The
+    /// rows of a hash are read once, however many there are.
+    pub(super) fn insert_missing(&self, words: &[Word]) -> Result<()> {
+        let Words::Hash(index) = self else { return Ok(()) };
+        for of_hash in words.chunk_by(|one, other| one.0 == other.0) {
+            let mut there = HashSet::new();
+            index.find(of_hash[0].0, |row| {
+                there.insert(row);
+                ControlFlow::<()>::Continue(())
+            })?;
+            let missing = of_hash.iter().filter(|(_, row)| !there.contains(row));
+            index.insert_all(missing.copied())?;
+        }
+        Ok(())
+    }
+
     /// Adds a word of a hash index unless it is there.
     pub(super) fn ensure_word(&self, hash: u64, row: RowId) -> Result<()> {
         match self {
@@ -195,5 +212,29 @@ impl<M: Medium> Words<M> {
             Words::Hash(words) => Ok(words.abandon(lane)?),
             Words::Ordered(tree) => Ok(tree.abandon(lane)?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::Pool;
+
+    use super::*;
+
+    #[test]
+    fn of_a_part_that_is_there_the_rest_is_added_once() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let index = RowIndex::create(&pool, "rows").unwrap();
+        let row = |number| RowId::new(number).unwrap();
+        let words: Vec<Word> = (0..600).map(|number| (number / 200, row(number))).collect();
+        let there: Vec<Word> = words.iter().copied().filter(|(_, of)| of.get() % 3 != 1).collect();
+        index.insert_all(there).unwrap();
+        let words_of = Words::Hash(index);
+        words_of.insert_missing(&words).unwrap();
+        let Words::Hash(index) = words_of else { unreachable!("it was one") };
+        let mut found = Vec::new();
+        index.for_each(|row| found.push(row.get())).unwrap();
+        found.sort_unstable();
+        assert!(found.into_iter().eq(0..600));
     }
 }

@@ -123,7 +123,11 @@ impl<M: Medium> Table<M> {
     ) -> Result<Option<R>> {
         self.rebuilding.want();
         while let Some(taken) = self.rebuilding.take_any() {
-            self.read_tiles(taken)?;
+            match self.read_tiles(taken) {
+                // The rows are found without the index.
+                Err(error) if error.is_full() => break,
+                read => read.map(drop)?,
+            }
             let found = match &index.backlog {
                 Some(backlog) => backlog.rows(self.partition(index, backlog, key), key.hash, seen),
                 None => index.candidates(key)?,

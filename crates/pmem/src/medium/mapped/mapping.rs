@@ -171,7 +171,9 @@ impl Mapping {
         }
         // `KEEP_SIZE`: a truncated file stays truncated, so that its next access is an error and
         // does not read zeros.
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+        // Some kernels break off at any signal, in files that lie in memory.
+        let allocate = || fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len);
+        match rustix::io::retry_on_intr(allocate) {
             Ok(()) => Ok(()),
             // A file system without preallocation: the first store to a page allocates it.
             Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),
