@@ -169,7 +169,8 @@ impl Type {
     }
 
     /// The value of a cell; `None` if the cell is damaged.
-    #[inline]
+    // Not as a call: its answer would go through memory, by stores that loads have to wait for.
+    #[inline(always)]
     pub(crate) fn decode(self, cell: &[u8]) -> Option<Value<'_>> {
         Some(match self {
             Type::Bool => Value::Bool(cell[0] != 0),

@@ -57,13 +57,13 @@ impl Cell {
 
     /// The bytes of the cell in its group of a row.
     #[inline(always)]
-    pub(crate) fn range(self) -> Range<usize> {
+    pub(crate) fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.len
     }
 
     /// Whether the row with this group, which has the cell, has no value.
     #[inline(always)]
-    fn is_null(self, group: &[u8]) -> bool {
+    fn is_null(&self, group: &[u8]) -> bool {
         self.null.is_some_and(|bit| group[bit / 8] >> (bit % 8) & 1 != 0)
     }
 }
@@ -161,6 +161,13 @@ impl Cells {
             Some(cell) => Some(cell),
             None => self.added_column(column - self.made.len()).map(|added| &added.cell),
         }
+    }
+
+    /// The cells of all columns, in the columns' order.
+    #[inline]
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Cell> {
+        let added = self.added().filter(|added| !added.is_gone()).map(|added| &added.cell);
+        self.made.iter().chain(added)
     }
 
     /// Whether columns were added.
@@ -295,7 +302,17 @@ impl Cells {
     /// the row has no value there; none at all if damage has made the cell name no value.
     #[inline(always)]
     pub(crate) fn bytes_of<'c>(&'c self, column: usize, row: KeyCells<'c>) -> Option<&'c [u8]> {
-        let cell = self[column];
+        self.bytes_in(column, &self[column], row)
+    }
+
+    /// The same, of the column that has this cell.
+    #[inline(always)]
+    pub(crate) fn bytes_in<'c>(
+        &'c self,
+        column: usize,
+        cell: &Cell,
+        row: KeyCells<'c>,
+    ) -> Option<&'c [u8]> {
         let group = row[cell.group];
         match group.get(cell.range()) {
             Some(_) if cell.is_null(group) => None,
