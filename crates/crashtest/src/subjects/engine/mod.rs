@@ -15,6 +15,8 @@ mod rows;
 mod scenarios;
 mod sequences;
 mod serial;
+mod sessions;
+mod sessions_model;
 mod subject;
 mod sums;
 mod transactions;

@@ -86,7 +86,7 @@ impl State {
         let before = self.open.is_some().then(|| self.first.clone());
         let answer = alone(self, table, op);
         if let (Some(open), Some(before)) = (&mut self.open, before) {
-            open.overtake(&before, &self.first);
+            open.overtake(&before, &self.first, &BTreeSet::new());
         }
         answer
     }
@@ -143,23 +143,18 @@ impl State {
     /// A transaction beside the open one, from its beginning to its end.
     fn at_commit(&mut self, statements: &[Statement], is_commit: bool) -> Answer<Rows> {
         let mut own = Open::on(&self.first);
-        let mut removed = BTreeSet::new();
         let mut answers = Rows::new();
         for (number, &statement) in (0..).zip(statements) {
             let is_refused = self.open.as_ref().is_some_and(|open| open.refuses(&own, statement));
             let done = if is_refused { Some(false) } else { own.apply(&self.first, statement) };
-            if let (Statement::Delete(id), Some(true)) = (statement, done) {
-                removed.insert(id);
-            }
             answers.insert(number, (None, answer_number(done)));
         }
         if is_commit {
             let before = std::mem::take(&mut self.first);
+            let removed = own.removed.clone();
             self.first = own.commit(&before);
             if let Some(open) = &mut self.open {
-                open.overtake(&before, &self.first);
-                // Even if another one with the same cells took its place.
-                open.overtaken.extend(removed);
+                open.overtake(&before, &self.first, &removed);
             }
         }
         Answer::Value(answers)
@@ -269,6 +264,8 @@ pub(super) struct Open {
     pending: BTreeMap<u64, bool>,
     /// Its statements that were not taken back; rows, and keys, behind each one. Not observed.
     history: Vec<(u32, Rows, BTreeMap<u64, bool>)>,
+    /// Keys of rows that it has removed, even if it has inserted others with them. Not observed.
+    pub(super) removed: BTreeSet<u64>,
     /// Keys of rows that it has locked. Not observed.
     locked: BTreeSet<u64>,
     /// Keys of rows that others have changed since it began. Not observed.
@@ -382,6 +379,7 @@ impl Open {
                 if self.is_overtaken(id) {
                     return Some(false);
                 }
+                self.removed.insert(id);
                 (id, None)
             }
         };
@@ -421,7 +419,7 @@ impl Open {
     }
 
     /// Whether it keeps a statement of another transaction from doing something.
-    fn refuses(&self, other: &Open, statement: Statement) -> bool {
+    pub(super) fn refuses(&self, other: &Open, statement: Statement) -> bool {
         match other.plain(statement) {
             Statement::Upsert(..) => unreachable!("it is one of the others"),
             Statement::Insert(id, code, _) => self.takes(Some(id), code),
@@ -465,10 +463,11 @@ impl Open {
         })
     }
 
-    /// Another one has changed rows.
-    pub(super) fn overtake(&mut self, before: &Rows, after: &Rows) {
+    /// Another one has changed rows, and removed some: even if it has others with the same cells in
+    /// their places.
+    pub(super) fn overtake(&mut self, before: &Rows, after: &Rows, removed: &BTreeSet<u64>) {
         let changed = before.iter().filter(|(id, row)| after.get(id) != Some(row));
-        self.overtaken.extend(changed.map(|(id, _)| *id));
+        self.overtaken.extend(changed.map(|(id, _)| *id).chain(removed.iter().copied()));
     }
 }
 

@@ -6,6 +6,7 @@ use remanent_engine::Rebuild;
 use super::copies::Copies;
 use super::promises::Promises;
 use super::sequences::Sequences;
+use super::sessions::Sessions;
 use super::subject::{Mix, Tables};
 use super::unique::Works;
 use super::{dictionaries, foreign, serial};
@@ -35,6 +36,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         copies(),
         promises(),
         serial::scenarios(),
+        sessions(),
         in_trouble(),
         by_threads(),
     ]
@@ -623,6 +625,47 @@ fn promises() -> Vec<Scenario> {
             interleaved(3, 2, 2, 900),
         )
         .with_weight(20),
+    ]
+}
+
+/// Transactions of several programs that know their tokens.
+fn sessions() -> Vec<Scenario> {
+    let again = Nested { depth: 2, one_in: 16, samples: 2 };
+    let sessions = || Sessions { tables: rows() };
+    vec![
+        Scenario::new(
+            "engine/sessions",
+            "several transactions are open, expire, and are asked for by their tokens",
+            sessions(),
+            few_images(prepared(alone(6, 12))),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/sessions-stores",
+            "the same; between any two stores",
+            sessions(),
+            at_stores(Config { creation: false, ..few_images(alone(8, 4)) }),
+        ),
+        Scenario::new(
+            "engine/sessions-recovery",
+            "the same; crashes inside recovery and after it",
+            sessions(),
+            Config { nested: again, after: 8, creation: false, ..few_images(alone(8, 6)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/sessions-killed",
+            "the same; killed, then power lost",
+            sessions(),
+            few_images(killed(alone(8, 6))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/sessions-killed-twice",
+            "the same; killed twice, then power lost",
+            sessions(),
+            Config { nested: again, full_max: 4, samples: 4, ..killed_twice(alone(6, 2)) },
+        ),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 
-use remanent_crashsim::{Config, Nested, Outcome, Rng, Subject};
+use remanent_crashsim::{Config, Nested, Outcome, Points, Rng, Subject};
 use remanent_engine::{
     Database, Error, Isolation, Moment, Table, TableSpec, Transaction, TransactionOptions, Type,
 };
@@ -21,6 +21,8 @@ use crate::scenario::Scenario;
 #[derive(Clone, Debug)]
 struct Readers {
     keys: u64,
+    /// Whether it mostly takes back what it has done.
+    goes_back: bool,
 }
 
 /// A change of a row.
@@ -237,7 +239,8 @@ impl State {
 /// Every scenario of serializable transactions.
 pub(super) fn scenarios() -> Vec<Scenario> {
     let recovery = Nested { depth: 2, one_in: 16, samples: 2 };
-    let readers = || Readers { keys: 4 };
+    let readers = || Readers { keys: 4, goes_back: false };
+    let going_back = || Readers { keys: 2, goes_back: true };
     vec![
         Scenario::new(
             "engine/serializable",
@@ -246,6 +249,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             few_images(prepared(alone(5, 14))),
         )
         .with_weight(6),
+        Scenario::new(
+            "engine/serializable-back",
+            "the same; it takes back what it has done, which it has read nevertheless",
+            going_back(),
+            Config { points: Points::End, ..few_images(prepared(alone(3, 14))) },
+        )
+        .with_weight(60),
         Scenario::new(
             "engine/serializable-recovery",
             "the same; crashes inside recovery and after it",
@@ -477,6 +487,7 @@ impl Subject for Readers {
         let key = rng.below(self.keys);
         let change = if rng.below(4) == 0 { Change::Remove } else { Change::Next };
         match rng.below(21) {
+            10..=13 if self.goes_back => Op::TakeBack(rng.below(2) as u32),
             0..=4 => Op::Put(key),
             5 => Op::Remove(key),
             6..=9 => Op::Within(key, change),

@@ -163,7 +163,7 @@ pub(super) fn bool_or_none(found: Option<()>) -> Answer<Rows> {
 }
 
 impl Tables {
-    fn create(&self, database: &Database<M>, table: u64) -> Result<(), Error> {
+    pub(super) fn create(&self, database: &Database<M>, table: u64) -> Result<(), Error> {
         if self.is_online() {
             let spec = self.with_dictionaries(online::spec(name(table), self.tile_rows));
             return database.create_table(&spec).map(drop);
@@ -437,8 +437,28 @@ fn range_of_values(
     Ok(found)
 }
 
+/// The rows of a table, each of which is found by its keys.
+pub(super) fn rows_by_keys(database: &Database<M>, found: &Table<M>, table: u64) -> Outcome<Rows> {
+    let rows = scan(found, database)?;
+    // By their codes first: a row that was found is in all indexes.
+    for (&id, &(number, _)) in &rows {
+        let Some(code) = number.map(code) else { continue };
+        let by_code = get(database, table, "by_code", (&code).into())?;
+        if by_code.keys().ne([&id]) {
+            return Err(format!("row {id} is found by {code} as {by_code:?}").into());
+        }
+    }
+    for &id in rows.keys() {
+        let by_id = get(database, table, "primary", id.into())?;
+        if by_id.keys().ne([&id]) {
+            return Err(format!("row {id} is found by its key as {by_id:?}").into());
+        }
+    }
+    Ok(rows)
+}
+
 /// The rows that a transaction sees, each of which is found by its keys.
-fn rows_of(
+pub(super) fn rows_of(
     database: &Database<M>,
     transaction: &Transaction<'_, M>,
     is_ordered: bool,
@@ -627,21 +647,7 @@ impl Subject for Tables {
         let mut state = State::default();
         for table in 0..TABLES {
             let Ok(found) = open.object.table(&name(table)) else { continue };
-            let rows = scan(&found, &open.object)?;
-            // By their codes first: a row that was found is in all indexes.
-            for (&id, &(number, _)) in &rows {
-                let Some(code) = number.map(code) else { continue };
-                let by_code = get(&open.object, table, "by_code", (&code).into())?;
-                if by_code.keys().ne([&id]) {
-                    return Err(format!("row {id} is found by {code} as {by_code:?}").into());
-                }
-            }
-            for &id in rows.keys() {
-                let by_id = get(&open.object, table, "primary", id.into())?;
-                if by_id.keys().ne([&id]) {
-                    return Err(format!("row {id} is found by its key as {by_id:?}").into());
-                }
-            }
+            let rows = rows_by_keys(&open.object, &found, table)?;
             if self.is_ordered {
                 require_ordered(&found, &open.object.snapshot(), &rows)?;
             }

@@ -196,6 +196,13 @@ fn by_threads() -> Vec<Scenario> {
             chains(Mix::Blind),
             together(3, 3, 3),
         ),
+        Scenario::new(
+            "row_index/partitions-growth",
+            "threads add rows of partitions while others split segments",
+            index(Mix::Partitions),
+            interleaved(3, 10, 4, 600),
+        )
+        .with_weight(400),
         // Crashed at their end alone: what a thread has found is durable by then.
         Scenario::new(
             "row_index/readers-growth",

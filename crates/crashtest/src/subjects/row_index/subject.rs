@@ -42,6 +42,8 @@ pub(super) enum Mix {
     Reads,
     /// What a caller ensures again after it was killed.
     Additions,
+    /// As `Blind`; mostly rows of partitions.
+    Partitions,
 }
 
 /// One operation of the index.
@@ -222,6 +224,7 @@ impl Subject for Index {
             (Mix::Reads, 0..=4) => Op::Ensure(key, 0),
             (Mix::Reads, 5..=9) => Op::Find(key),
             (Mix::Reads, _) => Op::Remove(key, 0),
+            (Mix::Partitions, 0..=8) => Op::InsertPartition(key, row, row as u32),
             (_, 0..=4) => Op::Insert(key, row),
             (_, 5) if row % 2 == 0 => Op::InsertAll(key, row),
             (_, 5) => Op::InsertPartition(key, row, row as u32),
@@ -229,7 +232,7 @@ impl Subject for Index {
             (Mix::All, 6) => Op::Ensure(key, row),
             (Mix::All, 7) => Op::Find(key),
             (Mix::All, _) => Op::Remove(key, row),
-            (Mix::Blind, _) => Op::Discard(key, row),
+            (Mix::Blind | Mix::Partitions, _) => Op::Discard(key, row),
         }
     }
 
