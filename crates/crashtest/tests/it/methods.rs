@@ -208,6 +208,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("BlinkTree::owner_of", "called by the engine when it frees a dropped table"),
     ("RowIndex::abandon", "called by the engine when a pool is full"),
     ("RowIndex::create_in_lane", "called by the engine for each index of a table"),
+    ("RowIndex::is_one_word", "compares two hashes, for the engine, which tests it"),
     ("RowIndex::owner_of", "called by the engine when it frees a dropped table"),
     ("RowIndex::usage", COUNTS),
     ("TxValue::create", "called by open_or_create"),
