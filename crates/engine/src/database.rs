@@ -47,7 +47,9 @@ impl<M: Medium> Database<M> {
     ///
     /// When the name is taken or the pool is full.
     pub fn create(pool: &Pool<M>, name: &str) -> Result<Self> {
-        Ok(Database { engine: pool.create_root(name)? })
+        let engine: Arc<Root<M>> = pool.create_root(name)?;
+        engine.clock.begin(engine.medium());
+        Ok(Database { engine })
     }
 
     /// Opens an existing database, whatever state a crash left it in: in a time that does not

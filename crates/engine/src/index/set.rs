@@ -93,8 +93,8 @@ impl<M: Medium> IndexSet<M> {
         self.live().filter(move |index| index.presence.is_there(|| is_author))
     }
 
-    /// What an index is in this set and in others: it, and the one beside it to which it is moved.
-    pub(crate) fn with_id(&self, id: u32) -> impl Iterator<Item = &Member<M>> {
-        self.members.iter().filter(move |member| member.id == id)
+    /// The index that has a number.
+    pub(crate) fn with_number(&self, number: u32) -> Option<&Member<M>> {
+        self.members.iter().find(|member| member.number == number)
     }
 }

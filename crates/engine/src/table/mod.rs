@@ -187,9 +187,10 @@ impl<M: Medium> Table<M> {
         set.live().find(|index| index.id == id && index.is_in_use()).cloned()
     }
 
-    /// Removes a word from the indexes that have an [`id`](Index), if it is there.
-    pub(crate) fn remove_word(&self, id: u32, key: &Key, row: RowId) -> Result<()> {
-        self.indexes.load().with_id(id).try_for_each(|index| index.rows.remove(key, row))
+    /// Removes a word from the index with a number, if that is not moved or dropped.
+    pub(crate) fn remove_word(&self, number: u32, key: &Key, row: RowId) -> Result<()> {
+        let set = self.indexes.load();
+        set.with_number(number).map_or(Ok(()), |index| index.rows.remove(key, row))
     }
 
     /// Refuses an index that was dropped, or that was moved before it was.

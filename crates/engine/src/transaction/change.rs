@@ -325,7 +325,7 @@ impl<M: Medium> Engine<M> {
         drop(waiting);
         let words = Self::add_words(table, row, &changed)?;
         if statement.is_deferred() {
-            let words = words.into_iter().map(|(index, key)| (index.id, key.clone()));
+            let words = words.into_iter().map(|(index, key)| (index.number, key.clone()));
             let (table, own) = (Arc::clone(table), claimed.own);
             let deferred = DeferredRow { table, row, place, own, is_new: false };
             let states = [Some(old), (!is_removal).then_some(cells)];

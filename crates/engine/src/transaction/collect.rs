@@ -1,5 +1,6 @@
 //! Folding versions into tiles, once every snapshot sees them.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -148,7 +149,9 @@ impl<M: Medium> Engine<M> {
     /// there were any.
     fn expire_those_in_the_way(&self, now_ms: u64) -> bool {
         // Relaxed: a number. Two threads may look at once.
-        let is_due = now_ms >= self.expired_ms.load(Ordering::Relaxed) + EXPIRY_MS;
+        let before_ms = self.expired_ms.load(Ordering::Relaxed);
+        // Another clock may show less.
+        let is_due = now_ms < before_ms || now_ms - before_ms >= EXPIRY_MS;
         if !is_due || self.garbage.lock(self.medium()).is_empty() {
             return false;
         }
@@ -362,19 +365,21 @@ pub(super) fn old_keys_of<M: Medium>(
 ) -> SmallVec<[(usize, Key); 4]> {
     let mut keys: SmallVec<[(usize, Key); 4]> = SmallVec::new();
     for (number, index) in set.all().iter().enumerate() {
-        let spec = &index.spec;
-        let needs_word = |of: &[Group; 2], key: &Key| {
-            let cells = key_cells(of);
-            // Another key may have the same word.
-            let is_one_word = |own: Key| index.rows.is_one_word(&own, key);
-            key.is_of(&table.format, spec, cells)
-                || index.key_of(&table.format, cells).is_some_and(is_one_word)
+        let (format, spec) = (&table.format, &index.spec);
+        let left = if is_removal { &[] } else { left };
+        let left_keys = OnceCell::new();
+        let keys_of_left =
+            || left.iter().filter_map(|of| index.key_of(format, key_cells(of))).collect();
+        let is_left = |key: &Key| {
+            // Most often, nothing has changed. But another key may have the same word.
+            let of_left = || -> &Vec<Key> { left_keys.get_or_init(keys_of_left) };
+            left.iter().any(|of| key.is_of(format, spec, key_cells(of)))
+                || of_left().iter().any(|own| index.rows.is_one_word(own, key))
         };
-        let is_left = |key: &Key| !is_removal && left.iter().any(|of| needs_word(of, key));
         for cells in old {
             let Some(key) = index.key_of(&table.format, key_cells(cells)) else { continue };
             let word = (number, key);
-            if !is_left(&word.1) && !keys.contains(&word) {
+            if !keys.contains(&word) && !is_left(&word.1) {
                 keys.push(word);
             }
         }
@@ -389,7 +394,9 @@ mod tests {
     use remanent_pmem::Pool;
 
     use super::*;
-    use crate::{Database, Table as Handle, TableSpec, Type};
+    use crate::{
+        Database, Durability, Table as Handle, TableSpec, Transaction, TransactionOptions, Type,
+    };
 
     /// Pairs of keys of an index that have one word, where it may lie in the same bucket.
     fn keys_with_one_word(table: &Handle) -> Vec<(u64, u64)> {
@@ -435,6 +442,21 @@ mod tests {
             update.run(&[id.into()], |_, row| row.set(1, new)).unwrap();
             database.collect().unwrap();
             assert_eq!((is_found(old), is_found(new)), (None, Some(())), "{old} and {new}");
+            // Nor if a transaction has given it both, and another one before.
+            for (how, other) in [(Durability::AtCommit, 1), (Durability::EachStatement, 2)] {
+                update.run(&[id.into()], |_, row| row.set(1, u64::MAX - other)).unwrap();
+                database.collect().unwrap();
+                let options = TransactionOptions::new().durability(how);
+                let mut both = database.begin_with(&options).unwrap();
+                let set = |by: &mut Transaction<'_>, code: u64| {
+                    update.run_in(by, &[id.into()], |_, row| row.set(1, code)).map(drop)
+                };
+                both.batch(|batch| set(batch, old).and_then(|()| set(batch, new))).unwrap();
+                both.commit().unwrap();
+                assert_eq!((is_found(old), is_found(new)), (None, Some(())), "{old} and {new}");
+                database.collect().unwrap();
+                assert_eq!((is_found(old), is_found(new)), (None, Some(())), "{old} and {new}");
+            }
             // Nor when the change is taken back.
             let mut given_up = database.begin().unwrap();
             update.run_in(&mut given_up, &[id.into()], |_, row| row.set(1, old)).unwrap();

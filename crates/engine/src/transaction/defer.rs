@@ -72,8 +72,8 @@ impl<M: Medium> Engine<M> {
             && let Some(Step { at, words, .. }) = open.deferred.steps.pop()
         {
             let row = &open.deferred.rows[at];
-            for (id, key) in &words {
-                failed = failed.or(row.table.remove_word(*id, key, row.row).err());
+            for (number, key) in &words {
+                failed = failed.or(row.table.remove_word(*number, key, row.row).err());
             }
             let is_first = self.statuses.unwritten.take_back(self.medium(), index, row.name());
             if is_first && let Some(row) = open.deferred.rows.pop() {
@@ -90,9 +90,9 @@ impl<M: Medium> Engine<M> {
     pub(crate) fn leave_all(&self, deferred: Deferred<M>) {
         for Step { at, words, .. } in &deferred.steps {
             let row = &deferred.rows[*at];
-            for (id, key) in words {
+            for (number, key) in words {
                 // A word that stays does no harm.
-                let _ = row.table.remove_word(*id, key, row.row);
+                let _ = row.table.remove_word(*number, key, row.row);
             }
         }
         for row in deferred.rows {

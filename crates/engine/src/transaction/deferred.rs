@@ -42,7 +42,8 @@ pub(super) struct Step {
     pub(super) statement: u32,
     /// The row's place among the rows.
     pub(super) at: usize,
-    /// Words that were added to indexes: each index's [`id`](crate::index::Index), and the key.
+    /// Words that were added to indexes: each index's number, and the key. In an index to which one
+    /// is moved, others may be there in their place, and needed.
     pub(super) words: SmallVec<[(u32, Key); 2]>,
 }
 

@@ -116,8 +116,8 @@ impl<M: Medium> Engine<M> {
         }
         let medium = self.medium();
         if statement.is_deferred() {
-            let words = new_row.keyed(set).filter(|(index, _)| index.role != Role::Kept);
-            let words = words.map(|(index, key)| (index.id, key.clone())).collect();
+            let words = new_row.keyed(set).map(|(index, key)| (index.number, key.clone()));
+            let words = words.collect();
             let table = Arc::clone(table);
             let deferred = DeferredRow { table, row, place, own: None, is_new: true };
             self.defer(statement, deferred, [None, Some(copy_of(&new_row.groups))], words);

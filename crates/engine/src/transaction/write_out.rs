@@ -300,18 +300,20 @@ impl<M: Medium> Engine<M> {
         }
         for step in steps {
             let row = &rows[step.at];
-            let is_lost = |(id, key): &(u32, Key)| {
+            let is_lost = |(number, key): &(u32, Key)| {
                 let set = row.table.indexes.load();
-                let Some(index) = set.with_id(*id).next() else { return false };
+                let Some(index) = set.with_number(*number) else { return false };
+                // Another key may have the same word.
                 let has = |cells: &[Group; 2]| {
-                    key.is_of(&row.table.format, &index.spec, key_cells(cells))
+                    let own = index.key_of(&row.table.format, key_cells(cells));
+                    own.is_some_and(|own| index.rows.is_one_word(&own, key))
                 };
                 !last[step.at].as_ref().is_some_and(has)
             };
-            for (id, key) in step.words.iter().filter(|word| is_lost(word)) {
+            for (number, key) in step.words.iter().filter(|word| is_lost(word)) {
                 // A word that stays does no harm. An error tells of the medium, or of damage, and
                 // who meets it next is told.
-                let _ = row.table.remove_word(*id, key, row.row);
+                let _ = row.table.remove_word(*number, key, row.row);
             }
         }
         let mut changes = changes.into_iter().peekable();

@@ -19,6 +19,9 @@ use crate::error::{Error, Result, StorageLimit};
 use crate::medium::backing::Backing;
 use crate::medium::units::{HUGE_LEN, PAGE_LEN};
 
+/// How often room is asked for at the most while signals come.
+const ATTEMPTS: usize = 100;
+
 /// Where stores to a mapping go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -171,9 +174,12 @@ impl Mapping {
         }
         // `KEEP_SIZE`: a truncated file stays truncated, so that its next access is an error and
         // does not read zeros.
-        // Some kernels break off at any signal, in files that lie in memory.
         let allocate = || fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len);
-        match rustix::io::retry_on_intr(allocate) {
+        // Some kernels break off at any signal, in files that lie in memory, and begin anew.
+        // Signals may come again and again.
+        let mut attempts = (0..ATTEMPTS).map(|_| allocate());
+        let done = attempts.find(|done| *done != Err(Errno::INTR)).unwrap_or_else(allocate);
+        match done {
             Ok(()) => Ok(()),
             // A file system without preallocation: the first store to a page allocates it.
             Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),
