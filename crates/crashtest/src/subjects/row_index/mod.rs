@@ -14,7 +14,7 @@ pub(super) const SUBJECT: Subject = Subject {
     sources_elsewhere: &[],
     images_min: 4_000,
     mutation: Some(MutationSample {
-        scenarios: Chosen::AllBut(&["-full", "-no-room"]),
+        scenarios: Chosen::AllBut(&["-full", "-no-room", "/partitions-growth"]),
         seeds: 2,
         killed_min: 6,
         survivors_max: 0,
