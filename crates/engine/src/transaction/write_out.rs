@@ -303,10 +303,12 @@ impl<M: Medium> Engine<M> {
             let is_lost = |(number, key): &(u32, Key)| {
                 let set = row.table.indexes.load();
                 let Some(index) = set.with_number(*number) else { return false };
-                // Another key may have the same word.
                 let has = |cells: &[Group; 2]| {
-                    let own = index.key_of(&row.table.format, key_cells(cells));
-                    own.is_some_and(|own| index.rows.is_one_word(&own, key))
+                    let (format, cells) = (&row.table.format, key_cells(cells));
+                    // Another key may have the same word.
+                    let has_word =
+                        |own: Option<Key>| own.is_some_and(|own| index.rows.is_one_word(&own, key));
+                    key.is_of(format, &index.spec, cells) || has_word(index.key_of(format, cells))
                 };
                 !last[step.at].as_ref().is_some_and(has)
             };
