@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use remanent_pmem::heap::{Heap, Violation};
-use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::sync::{PauseMutex, Queue};
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use remanent_structures::shared::Inspection;
 
@@ -18,7 +18,6 @@ use crate::table::Table;
 use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
 use crate::transaction::layout::{Record, SLOT_COUNT, SLOTS_LEN, Serial, TransactionId};
-use crate::transaction::queue::Queue;
 use crate::transaction::slots::{NextOutcome, Slot, Slots};
 use crate::transaction::snapshots::Snapshots;
 use crate::transaction::stamps::Stamps;

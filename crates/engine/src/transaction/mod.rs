@@ -21,7 +21,6 @@ mod noting;
 pub(crate) mod ops;
 mod options;
 mod orphans;
-pub(crate) mod queue;
 pub(crate) mod recover;
 mod schema;
 mod serial;

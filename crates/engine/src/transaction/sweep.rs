@@ -19,7 +19,7 @@ use crate::table::ops::RowPlace;
 impl<M: Medium> Engine<M> {
     /// A slot that nobody has. Waits while all are taken, behind those who have waited before.
     pub(crate) fn hold_slot(&self) -> Result<HeldSlot<'_, M>> {
-        if self.waiting_for_slots.len() == 0
+        if self.waiting_for_slots.is_empty()
             && let Some(slot) = self.slots.try_hold(self.medium())
         {
             return Ok(slot);

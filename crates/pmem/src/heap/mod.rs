@@ -39,7 +39,7 @@ use self::pin::Readers;
 use crate::medium::Medium;
 use crate::pool::Pool;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, RootId};
-use crate::sync::PauseMutex;
+use crate::sync::{PauseMutex, Queue};
 use crate::{Fault, Result};
 
 /// Pool memory returned by an allocation.
@@ -66,6 +66,8 @@ pub struct Heap<M: Medium> {
     /// once the epoch is e + 2.
     epoch: AtomicU64,
     chunks: PauseMutex<HeapChunks>,
+    /// Threads that wait for a lane.
+    waiting: Queue,
 }
 
 /// The chunks that lanes may take; volatile, and found as the heap is used.
@@ -209,6 +211,7 @@ impl<M: Medium> Heap<M> {
             lanes_used: AtomicUsize::new(0),
             epoch: AtomicU64::new(1),
             chunks: PauseMutex::new(chunks),
+            waiting: Queue::default(),
         }
     }
 
@@ -255,21 +258,32 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Enters the heap: claims a lane and announces the epoch. Waits while every lane is taken.
+    /// Enters the heap: claims a lane and announces the epoch. Waits while every lane is taken;
+    /// threads that wait get lanes in the order in which they came.
     ///
     /// While the lane is held, nothing that this thread can reach is freed.
     #[inline]
     pub fn enter(&self) -> Lane<'_, M> {
         let thread = self.medium().thread();
-        let mut index = thread as usize % LANE_COUNT;
+        // Who waits is served first.
+        let lane = self.waiting.is_empty().then(|| self.try_enter_any(thread));
+        lane.flatten().unwrap_or_else(|| self.line_up(thread))
+    }
+
+    #[inline]
+    fn try_enter_any(&self, thread: u64) -> Option<Lane<'_, M>> {
+        let first = thread as usize % LANE_COUNT;
+        (first..first + LANE_COUNT).find_map(|index| self.try_enter(index % LANE_COUNT, thread))
+    }
+
+    #[cold]
+    fn line_up(&self, thread: u64) -> Lane<'_, M> {
+        let _turn = self.waiting.line_up(self.medium());
         loop {
-            for _ in 0..LANE_COUNT {
-                if let Some(lane) = self.try_enter(index, thread) {
-                    return lane;
-                }
-                index = (index + 1) % LANE_COUNT;
+            match self.try_enter_any(thread) {
+                Some(lane) => return lane,
+                None => self.medium().pause(),
             }
-            self.medium().pause();
         }
     }
 
@@ -280,6 +294,9 @@ impl<M: Medium> Heap<M> {
     /// As it never waits for readers, it may be called by a thread that holds a [`Pin`].
     #[inline(always)]
     pub fn try_enter_to_write(&self) -> Option<Lane<'_, M>> {
+        if !self.waiting.is_empty() {
+            return None;
+        }
         let thread = self.medium().thread();
         let lane = self.try_enter(thread as usize % LANE_COUNT, thread)?;
         lane.is_prepared().then_some(lane)
@@ -411,5 +428,72 @@ impl<M: Medium> Drop for Heap<M> {
         // Errors cannot be reported here; the next opening recovers.
         let _ = self.quiesce();
         self.pool.heaps().lock(self.medium()).remove(&self.owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::thread;
+
+    use super::*;
+    use crate::medium::Mapped;
+    use crate::pool::{RootObject, RootType};
+
+    struct Bare(Heap<Mapped>);
+
+    impl RootObject<Mapped> for Bare {
+        fn root_type() -> RootType {
+            RootType { name: "bare".to_owned(), layout: 0 }
+        }
+        fn create(heap: Heap<Mapped>) -> Result<Self> {
+            Ok(Bare(heap))
+        }
+        fn open(heap: Heap<Mapped>) -> Result<Self> {
+            Ok(Bare(heap))
+        }
+    }
+
+    #[test]
+    fn threads_that_wait_for_a_lane_get_one_in_order() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let heap = &pool.create_root::<Bare>("root").unwrap().0;
+        let mut held: Vec<_> = (0..LANE_COUNT).map(|_| heap.enter()).collect();
+        let served = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for number in 0..5 {
+                let served = &served;
+                scope.spawn(move || {
+                    let _lane = heap.enter();
+                    served.lock().unwrap().push(number);
+                });
+                // The next one comes when this one is in line.
+                while heap.waiting.len() != number + 1 {
+                    thread::yield_now();
+                }
+            }
+            held.pop();
+        });
+        assert_eq!(served.into_inner().unwrap(), [0, 1, 2, 3, 4]);
+        assert!(heap.waiting.is_empty());
+    }
+
+    #[test]
+    fn nobody_overtakes_who_waits_for_a_lane() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let heap = &pool.create_root::<Bare>("root").unwrap().0;
+        drop(heap.enter().prepare_to_write());
+        assert!(heap.try_enter_to_write().is_some());
+        let first = heap.waiting.line_up(pool.medium());
+        assert!(heap.try_enter_to_write().is_none());
+        thread::scope(|scope| {
+            let behind = scope.spawn(|| heap.enter());
+            while heap.waiting.len() != 2 {
+                thread::yield_now();
+            }
+            assert!(!behind.is_finished(), "there are lanes, but it is not its turn");
+            drop(first);
+            drop(behind.join().unwrap());
+        });
     }
 }

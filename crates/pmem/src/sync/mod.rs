@@ -1,10 +1,13 @@
 //! Waiting for other threads in a way that the simulator can schedule, and fences for all threads.
 
+mod queue;
+
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
+pub use self::queue::{Queue, Turn};
 use crate::medium::Medium;
 
 /// A mutex for volatile state, which may be held during calls of the medium.
