@@ -69,6 +69,18 @@ impl<M: Medium> Upsert<M> {
         self.run_by(&mut statement, values, change)
     }
 
+    /// The same, but it also changes a row that others have changed since the transaction's
+    /// snapshot.
+    pub(crate) fn run_of_newest_in<R>(
+        &self,
+        transaction: &mut Transaction<'_, M>,
+        values: &[Value<'_>],
+        change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
+    ) -> Result<Upserted<R>> {
+        let mut statement = transaction.next_statement_of_newest(&self.prepared.engine)?;
+        self.run_by(&mut statement, values, change)
+    }
+
     fn run_by<R>(
         &self,
         statement: &mut Statement<'_, '_, M>,

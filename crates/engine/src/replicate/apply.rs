@@ -6,7 +6,7 @@ use remanent_pmem::Medium;
 
 use super::write_set::{Change, OwnedValue, SchemaChange, WriteSet};
 use crate::database::{Database, Table};
-use crate::query::{Delete, Upsert};
+use crate::query::{Changes, Delete, Row, Upsert};
 use crate::schema::{Column, PRIMARY, RESERVED, TableSpec};
 use crate::sequence::ops as sequence;
 use crate::transaction::{
@@ -197,22 +197,22 @@ impl<M: Medium> Database<M> {
 
     /// Has a transaction set [the position](Database::applied) with its commit: this database then
     /// has by itself what others apply there. So it can follow them later on. False if the position
-    /// is not behind the last one.
+    /// is not behind the last one, which then stays.
+    ///
+    /// It is the last statement before the commit. What others have committed since the
+    /// transaction's snapshot is no matter. While another transaction has set a position and is not
+    /// committed, this one [waits](Transaction::set_wait).
     ///
     /// # Errors
     ///
-    /// Those of a statement.
+    /// Those of a statement; [`Error::Conflict`] when it has waited for as long as it may. Then it
+    /// may be called again.
     pub fn set_applied_in(
         &self,
         transaction: &mut Transaction<'_, M>,
         position: u64,
     ) -> Result<bool> {
-        let before = self.noted(transaction, POSITION)?;
-        let is_behind = before.is_none_or(|before| position > before);
-        if is_behind {
-            self.note_in(transaction, POSITION, position)?;
-        }
-        Ok(is_behind)
+        self.note_in(transaction, POSITION, position)
     }
 
     fn noted(&self, moment: &impl Moment<M>, id: u8) -> Result<Option<u64>> {
@@ -221,7 +221,8 @@ impl<M: Medium> Database<M> {
         get.run(moment, &[id.into()], |row| row.get(1))
     }
 
-    fn note_in(&self, transaction: &mut Transaction<'_, M>, id: u8, value: u64) -> Result<()> {
+    /// Sets a position, unless one is noted that is not before it: whether it has.
+    fn note_in(&self, transaction: &mut Transaction<'_, M>, id: u8, value: u64) -> Result<bool> {
         let own = transaction.view_in(&self.engine)?.own;
         let table = match self.engine.table(APPLIED, own) {
             // Nobody else may change the schema while it has.
@@ -235,7 +236,17 @@ impl<M: Medium> Database<M> {
         };
         let set = table.prepare_upsert(PRIMARY)?;
         let row = [id.into(), value.into()];
-        set.run_in(transaction, &row, |_, new| new.set(1, value)).map(drop)
+        let set_behind = |old: &Row<'_, M>, new: &mut Changes<'_, M>| {
+            let is_behind = value > old.get::<u64>(1)?;
+            if is_behind {
+                new.set(1, value)?;
+            }
+            Ok(is_behind)
+        };
+        match set.run_of_newest_in(transaction, &row, set_behind)? {
+            Upserted::Inserted(_) => Ok(true),
+            Upserted::Changed(is_behind) => Ok(is_behind),
+        }
     }
 
     fn apply_changes(&self, write_set: &WriteSet, position: Option<u64>) -> Result<()> {

@@ -419,6 +419,17 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let part = if is_by_itself { Part::One } else { self.next };
         Ok(Statement { slot, part, view })
     }
+
+    /// The next statement, for which it is no matter what others have committed since the
+    /// transaction's snapshot: it sees that.
+    pub(crate) fn next_statement_of_newest(
+        &mut self,
+        engine: &Engine<M>,
+    ) -> Result<Statement<'_, 'd, M>> {
+        let statement = self.next_statement(engine)?;
+        let view = View { own: statement.view.own, ..View::NEWEST };
+        Ok(Statement { view, ..statement })
+    }
 }
 
 /// Refuses a transaction of which statements were to be taken back, and could not all be.

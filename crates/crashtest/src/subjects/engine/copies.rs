@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use remanent_crashsim::{Outcome, Rng, Subject};
+use remanent_crashsim::{Config, Nested, Outcome, Rng, Subject};
 use remanent_engine::{
     Change, Database, Error, Gate, Moment, NewIndex, OwnedValue, Row, SchemaChange, TableSpec,
     Transaction, Type, WriteSet,
@@ -16,7 +16,8 @@ use super::subject::answer;
 use super::transactions::resumed;
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
-use crate::presets::SIZE_MAX;
+use crate::presets::{SIZE_MAX, alone, few_images, interleaved, killed, prepared, without_room};
+use crate::scenario::Scenario;
 
 /// Name of the root of the copy.
 const COPY: &str = "copy";
@@ -55,6 +56,45 @@ pub(super) struct State {
     has_other: bool,
     /// How many transactions there were: the position that each sets.
     position: u64,
+}
+
+/// Scenarios of this subject.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 64, samples: 1 };
+    let all = Copies { has_schema: true };
+    vec![
+        Scenario::new(
+            "engine/copies",
+            "a copy applies what the gate of a database is told",
+            all.clone(),
+            few_images(prepared(alone(2, 6))),
+        ),
+        Scenario::new(
+            "engine/copies-recovery",
+            "the same; crashes inside recovery and after it",
+            all.clone(),
+            Config { nested: recovery, after: 2, creation: false, ..few_images(alone(1, 3)) },
+        ),
+        Scenario::new(
+            "engine/copies-killed",
+            "the same; killed, then power lost",
+            all,
+            few_images(killed(alone(1, 2))),
+        ),
+        Scenario::new(
+            "engine/copies-no-room",
+            "the same; each call for room fails once",
+            Copies { has_schema: true },
+            without_room(4, few_images(prepared(alone(2, 5)))),
+        ),
+        Scenario::new(
+            "engine/copies-interleaved",
+            "interleavings of three threads whose transactions are applied to a copy",
+            Copies { has_schema: false },
+            interleaved(3, 1, 2, 900),
+        )
+        .with_weight(20),
+    ]
 }
 
 impl State {
@@ -184,14 +224,17 @@ impl Both {
         let (rows, _) = rows_of(&self.main, &transaction)?;
         let state = State { rows, ..State::default() };
         put(&mut transaction, SUM, state.sum())?;
-        if !self.main.set_applied_in(&mut transaction, self.main.applied()? + 1)? {
-            // Another thread has set it meanwhile.
-            drop(transaction);
-            return self.change(changes);
-        }
         let agreed = transaction.write_set()?;
         assert!(state.has_all(&agreed.changes), "{agreed:?}, {state:?}");
-        transaction.commit()
+        // Others have it by now: nothing may refuse it any more.
+        loop {
+            match self.main.set_applied_in(&mut transaction, self.main.applied()? + 1) {
+                Ok(true) => return transaction.commit(),
+                // Another thread has set it meanwhile, or is about to commit its own.
+                Ok(false) | Err(Error::Conflict { .. }) => self.gate.pool.medium().pause(),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn apply(&self, op: &Op) -> Result<(), Error> {

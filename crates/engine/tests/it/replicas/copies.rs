@@ -114,6 +114,50 @@ fn a_copy_has_sequences_and_goes_on_as_the_database_of_others() {
 }
 
 #[test]
+fn a_commit_that_others_have_is_not_refused_for_its_position() {
+    let database = in_memory();
+    let table = database.create_table(&spec("t")).unwrap();
+    table.insert(&[0.into(), "x".into(), 0.into(), 0.into()]).unwrap();
+    let copy = copied(&database);
+    let begin = |key: u16| {
+        let mut transaction = database.begin().unwrap();
+        let row = [key.into(), "x".into(), u32::from(key).into(), 0.into()];
+        table.insert_in(&mut transaction, &row).unwrap();
+        transaction
+    };
+    let propose = |transaction: &Transaction<'_>, position| {
+        assert!(copy.apply(position, &transaction.write_set().unwrap()).unwrap());
+    };
+    let [mut first, mut second, mut third, mut late] = [1, 2, 3, 4].map(begin);
+    propose(&first, 5);
+    assert!(database.set_applied_in(&mut first, 5).unwrap());
+    propose(&second, 6);
+    // That of the first one is on its way.
+    let refused = database.set_applied_in(&mut second, 6);
+    assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            second.set_wait(Duration::from_secs(30));
+            assert!(database.set_applied_in(&mut second, 6).unwrap());
+            second.commit().unwrap();
+        });
+        first.commit().unwrap();
+        waiting.join().unwrap();
+    });
+    // The others' snapshots are older.
+    propose(&third, 7);
+    assert!(database.set_applied_in(&mut third, 7).unwrap());
+    assert!(!database.set_applied_in(&mut third, 7).unwrap());
+    third.commit().unwrap();
+    assert_eq!(database.applied().unwrap(), 7);
+    assert!(!database.set_applied_in(&mut late, 4).unwrap());
+    late.abort().unwrap();
+    assert_eq!(database.applied().unwrap(), 7);
+    assert_eq!(dump(&copy), dump(&database));
+    assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
 fn what_is_too_much_for_one_fence_is_applied_row_by_row() {
     let (database, told) = followed();
     let wide = TableSpec::new("wide")
