@@ -33,30 +33,23 @@ impl<M: Medium> Engine<M> {
         self.statuses.unwritten.has(self.medium(), slot, name)
     }
 
-    /// Remembers what a statement has made of a row, which stays claimed, how the row was before,
-    /// and the words that were added to indexes.
+    /// Remembers how a row, which stays claimed, was before a statement and is behind it, and the
+    /// words that were added to indexes.
     pub(super) fn defer(
         &self,
         statement: &mut Statement<'_, '_, M>,
         row: DeferredRow<M>,
-        [before, after]: [Cells; 2],
+        cells: [Cells; 2],
         words: SmallVec<[(u32, Key); 2]>,
     ) {
         let slot = statement.slot.index;
-        let unwritten = &self.statuses.unwritten;
-        let is_first = unwritten.change(self.medium(), slot, row.name(), before, after);
         let Some(open) = statement.slot.open_mut() else { return };
         let Deferred { batches, rows, steps, .. } = &mut open.deferred;
-        let at = match is_first {
-            true => {
-                rows.push(row);
-                rows.len() - 1
-            }
-            false => {
-                let is_it = |other: &DeferredRow<M>| other.name() == row.name();
-                rows.iter().rposition(is_it).expect("a row that was changed before")
-            }
-        };
+        let unwritten = &self.statuses.unwritten;
+        let at = unwritten.change(self.medium(), slot, row.name(), cells, rows.len());
+        if at == rows.len() {
+            rows.push(row);
+        }
         steps.push(Step { statement: open.statement + 1, at, words });
         // All statements of a batch are one.
         open.statement += u32::from(batches.is_empty());

@@ -23,6 +23,8 @@ pub(crate) type Cells = Option<[Group; 2]>;
 #[derive(Debug)]
 pub(crate) struct Made {
     states: SmallVec<[Cells; 2]>,
+    /// The row's place among those that the transaction has changed and not written.
+    at: usize,
 }
 
 impl Made {
@@ -97,27 +99,24 @@ impl Unwritten {
         self.get(medium, slot, row, |_| ()).is_some()
     }
 
-    /// Says what the transaction of a slot has made of a row, and how it was before. Whether that
-    /// is the first change.
+    /// Says what the transaction of a slot has made of a row, and how it was before. Returns the
+    /// row's place among those that it has changed: `next`, if it has not changed the row before.
     pub(super) fn change<M: Medium>(
         &self,
         medium: &M,
         slot: u32,
         row: RowName,
-        before: Cells,
-        after: Cells,
-    ) -> bool {
+        [before, after]: [Cells; 2],
+        next: usize,
+    ) -> usize {
         let of_slot = &self.slots[slot as usize];
         let mut rows = of_slot.rows.lock(medium);
-        let made = rows.entry(row).or_insert_with(|| Made { states: SmallVec::new() });
-        let is_first = made.states.is_empty();
-        if is_first {
-            made.states.push(before);
-        }
+        let first = || Made { states: SmallVec::from_iter([before]), at: next };
+        let made = rows.entry(row).or_insert_with(first);
         made.states.push(after);
         // Release: partner of the load in `get`.
         of_slot.is_any.store(true, Ordering::Release);
-        is_first
+        made.at
     }
 
     /// Takes the last change of a row back. Whether that was the first one.
