@@ -121,10 +121,12 @@ impl<M: Medium> Table<M> {
         let tag = medium.load(block.offset);
         let number = medium.load(block.offset + NUMBER);
         let links = |at| {
+            // Read first: a processor may take a flushed line out of its caches.
+            let link = medium.load(at);
             // Flush: a link that a killed process has left in the caches; fenced by the heap.
             // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(at, WORD_LEN);
-            medium.load(at)
+            link
         };
         if tag == Kind::Run.tag(self.number) {
             let is_run = number < u64::from(RUN_COUNT);

@@ -542,9 +542,10 @@ impl<M: Medium> Table<M> {
     pub(crate) fn leads_to_version(&self, offset: u64, completed: &Completed) -> Result<bool> {
         let Some(version) = self.version(offset) else { return Ok(false) };
         let Some(place) = self.place(version.row) else { return Ok(false) };
+        // Read first: a processor may take a flushed line out of its caches.
+        let head = completed.head(self, version.row, place);
         // Redundant: but where a process was killed before, and the power fails later.
         self.flush_head(place);
-        let head = completed.head(self, version.row, place);
         let mut newest: SmallVec<[u64; 2]> = SmallVec::new();
         if let State::Version(of_row) = head.committed.state() {
             newest.push(of_row);
