@@ -208,7 +208,7 @@ impl<M: Medium> Engine<M> {
                 index.set_unique_since(stamps.visible());
             }
             if completed.has_open(table.number) {
-                table.rebuilding.want();
+                table.rebuilding.want_first();
             }
         }
         Ok(Engine::new(heap, schema, dram, slots, statuses, stamps, snapshots))

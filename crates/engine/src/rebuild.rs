@@ -1,5 +1,6 @@
 //! Rebuilding the indexes in DRAM once the database is opened: who does it, and when.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -10,6 +11,7 @@ use remanent_pmem::sync::PauseMutex;
 
 use crate::Result;
 use crate::engine::Engine;
+use crate::table::Table;
 
 /// Who rebuilds the [indexes in DRAM](crate::Placement::Dram) when a database is opened, and when.
 ///
@@ -54,13 +56,28 @@ pub struct RebuildProgress {
 }
 
 impl<M: Medium> Engine<M> {
-    /// Does a part of the rebuilding: reads tiles of the table that is wanted most; or if all are
-    /// read, adds values to the index of a dictionary, or a part of what was read to the index that
-    /// is wanted most.
+    /// Does a part of the rebuilding. What a transaction needs that goes on comes first.
     fn rebuild_part(&self) -> Result<Part> {
         let tables = self.schema.lock(self.medium()).tables.clone();
+        let (first, others): (Vec<_>, Vec<_>) =
+            tables.into_iter().partition(|table| table.rebuilding.is_first());
+        let of_first = self.rebuild_part_of(&first);
+        if matches!(of_first, Ok(Part::Done)) {
+            return of_first;
+        }
+        // Others are rebuilt all the same if that has failed.
+        match (self.rebuild_part_of(&others)?, of_first?) {
+            (Part::Done, _) => Ok(Part::Done),
+            (Part::None, Part::None) => Ok(Part::None),
+            _ => Ok(Part::OfOthers),
+        }
+    }
+
+    /// Reads tiles of the table that is wanted most; or if all are read, adds values to the index
+    /// of a dictionary, or a part of what was read to the index that is wanted most.
+    fn rebuild_part_of(&self, tables: &[Arc<Table<M>>]) -> Result<Part> {
         let mut unread: Vec<_> = tables.iter().filter(|of| !of.rebuilding.is_over()).collect();
-        unread.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
+        unread.sort_by_key(|table| Reverse(table.rebuilding.wanted()));
         for table in &unread {
             if let Some(taken) = table.rebuilding.take_any() {
                 let begin = Instant::now();
@@ -89,7 +106,7 @@ impl<M: Medium> Engine<M> {
             let indexes = set.all().iter().filter(|index| !index.has_all_read());
             unfinished.extend(indexes.map(|index| Arc::clone(&index.index)));
         }
-        unfinished.sort_by_key(|index| std::cmp::Reverse(index.wanted()));
+        unfinished.sort_by_key(|index| Reverse(index.wanted()));
         for index in &unfinished {
             let begin = Instant::now();
             if let Some(words) = index.add_any_partition()? {
@@ -233,5 +250,53 @@ impl Drop for Workers {
             // A panic was told already, and what is left undone is looked for in the tiles.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::Pool;
+
+    use super::*;
+    use crate::schema::PRIMARY;
+    use crate::{Database, DatabaseOptions, Placement, Resumed, TableSpec, Type};
+
+    #[test]
+    fn what_a_transaction_needs_that_goes_on_is_rebuilt_first() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let database = Database::create(&pool, "d").unwrap();
+        for name in ["other", "own", "third"] {
+            let spec = TableSpec::new(name).column("id", Type::U32).primary_key(["id"]);
+            let spec = spec.place([PRIMARY], Placement::Dram).tile_rows(8);
+            let table = database.create_table(&spec).unwrap();
+            for id in 0..2_000_u32 {
+                table.insert(&[id.into()]).unwrap();
+            }
+        }
+        let mut open = database.begin().unwrap();
+        database.table("own").unwrap().insert_in(&mut open, &[9_999_u32.into()]).unwrap();
+        let token = open.suspend();
+        drop(database);
+        let database = DatabaseOptions::new().rebuild(Rebuild::Steps).open(&pool, "d").unwrap();
+        let table = |name: &str| database.table(name).unwrap();
+        // Others are looked for again and again.
+        let get = table("other").prepare_get(PRIMARY).unwrap();
+        for id in 0..200_u32 {
+            get.run(&database.snapshot(), &[id.into()], |_| Ok(())).unwrap().unwrap();
+        }
+        let has_all = |name: &str| {
+            let core = &table(name).core;
+            core.rebuilding.is_done()
+                && core.indexes.load().all().iter().all(|of| of.has_all_read())
+        };
+        while !has_all("own") {
+            assert!(database.rebuild_step().unwrap());
+            assert_eq!(table("third").core.rebuilding.progress(), (250, 250), "none of its tiles");
+        }
+        let Resumed::Open(open) = database.resume(token).unwrap() else { panic!("it is over") };
+        open.commit().unwrap();
+        while database.rebuild_step().unwrap() {}
+        assert!(has_all("other") && has_all("third"));
+        assert_eq!(database.check().unwrap(), []);
     }
 }

@@ -24,6 +24,8 @@ use crate::{Error, Result};
 const GROUPS: u64 = 32;
 /// A step of rebuilding ends after some milliseconds.
 const GROUP_TILES_MAX: u64 = 256;
+/// More looks than there are before all is read.
+const FIRST: u64 = 1 << 32;
 
 /// Which tiles of a table were read for its indexes in DRAM.
 #[derive(Debug)]
@@ -97,6 +99,17 @@ impl Rebuilding {
     pub(crate) fn want(&self) {
         // Relaxed: a hint.
         self.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has the table rebuilt before all that are not, however much they are wanted.
+    pub(crate) fn want_first(&self) {
+        // Relaxed: a hint.
+        self.wanted.fetch_add(FIRST, Ordering::Relaxed);
+    }
+
+    /// Whether it is rebuilt before others.
+    pub(crate) fn is_first(&self) -> bool {
+        self.wanted() >= FIRST
     }
 
     /// A group of tiles that nobody has taken.
