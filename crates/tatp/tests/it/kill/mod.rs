@@ -16,10 +16,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use std::{env, thread};
 
-use remanent_engine::Database;
+use remanent_engine::{Database, DatabaseOptions, Rebuild, TableSpec};
 use remanent_pmem::{Durability, Emulation, Options, Pool};
+use remanent_tatp::recovery::placed;
 use remanent_tatp::workers::{self, Found, Known, POPULATION, Place, WORKERS};
-use remanent_tatp::{Population, Random, Tables};
+use remanent_tatp::{Population, Random, Tables, tables};
 
 use self::process::{ORDERS, Orders};
 
@@ -58,6 +59,22 @@ impl Medium {
             Medium::Nvram => options.durability(Durability::Process).emulation(Emulation::Nvram),
             Medium::File => options.durability(Durability::Power),
         }
+    }
+
+    /// Each medium has tables of another form: indexes in DRAM, which are rebuilt while the workers
+    /// go on; indexes in the pool; and all columns encoded.
+    fn tables(self) -> [TableSpec; 4] {
+        match self {
+            Medium::Memory => placed(0).0,
+            Medium::Nvram => tables(),
+            Medium::File => tables().map(TableSpec::all_encoded),
+        }
+    }
+
+    /// Opens the database for workers.
+    fn open(self, pool: &Pool) -> Database {
+        let rebuild = if self == Medium::Memory { Rebuild::Background } else { Rebuild::Wait };
+        DatabaseOptions::new().rebuild(rebuild).open(pool, ROOT).unwrap()
     }
 }
 
@@ -157,7 +174,8 @@ fn kill_rounds(directory: &Path, medium: Medium, rounds: u64) {
         let options = if medium == Medium::File { options } else { medium.options() };
         let pool = options.create(&pool).unwrap();
         let database = Database::create(&pool, ROOT).unwrap();
-        population.load(&Tables::create(&database).unwrap()).unwrap();
+        let tables = Tables::create_as(&database, &medium.tables()).unwrap();
+        population.load(&tables).unwrap();
     }
     let begin = |worker| Known::new(&population, seed, worker, Place::default());
     let mut known: Vec<Known> = (0..WORKERS).map(begin).collect();

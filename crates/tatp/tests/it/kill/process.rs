@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
-use remanent_engine::Database;
 use remanent_tatp::workers::{Place, Worker, race};
 
 use super::Medium;
@@ -50,7 +49,7 @@ fn serve() {
     let Some(path) = env::var_os(ORDERS) else { return };
     let orders = Orders::read(Path::new(&path));
     let pool = orders.medium.options().open(&orders.pool).unwrap();
-    let database = Database::open(&pool, super::ROOT).unwrap();
+    let database = orders.medium.open(&pool);
     say("open");
     thread::scope(|scope| {
         for (number, place) in (0..).zip(&orders.places) {
