@@ -47,6 +47,7 @@ impl Tables {
             Mix::Moved | Mix::MovedTogether => return self.moved_op(rng),
             Mix::Keyed(works) => return self.keyed_op(rng, works),
             Mix::Many => return self.many_op(rng),
+            Mix::Splits => return self.splits_op(rng),
             _ => {}
         }
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
@@ -271,5 +272,29 @@ impl Tables {
             }
         };
         (0..count).map(statement).collect()
+    }
+    /// An operation of [`Mix::Splits`].
+    fn splits_op(&self, rng: &mut Rng) -> Op {
+        let (id, value) = (rng.below(self.keys), rng.below(VALUES));
+        match rng.below(20) {
+            0..=8 => Op::AtCommit(self.inserts(rng), rng.below(8) != 0),
+            9 | 10 => Op::Batch(self.statements(rng)),
+            11..=13 => Op::Insert(0, id, Some(id), value),
+            14 => Op::Delete(0, id),
+            15 => Op::Update(0, id, Some(id), value),
+            16 | 17 => Op::Commit,
+            18 => Op::Collect,
+            _ => Op::Scan(0),
+        }
+    }
+
+    /// Inserts of rows with keys that follow each other, about half of all.
+    fn inserts(&self, rng: &mut Rng) -> Vec<Statement> {
+        let first = rng.below(self.keys);
+        let insert = |next| {
+            let id = (first + next) % self.keys;
+            Statement::Insert(id, Some(id), rng.below(VALUES))
+        };
+        (0..self.keys / 2).map(insert).collect()
     }
 }

@@ -16,7 +16,9 @@ use super::subject::{answer, bool_or_none};
 use super::transactions::{by_open, end, patient, resumed};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
-use crate::presets::{SIZE_MAX, alone, few_images, interleaved, killed, prepared, together};
+use crate::presets::{
+    SIZE_MAX, alone, few_images, interleaved, killed, prepared, together, without_room,
+};
 use crate::scenario::Scenario;
 
 /// Two tables with few keys and small tiles.
@@ -116,6 +118,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the same; crashes inside recovery and after it",
             at_commit,
             Config { nested: recovery, after: 8, creation: false, ..few_images(alone(5, 6)) },
+        ),
+        Scenario::new(
+            "engine/foreign-no-room",
+            "a foreign key; each call for room fails once",
+            trees(Mix::Beside),
+            without_room(4, few_images(prepared(alone(5, 8)))),
         ),
         Scenario::new(
             "engine/foreign-threads",

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use super::columns;
 use super::online::Indexes;
-use super::rows::{Rows, Statement, VALUES, answer_number};
+use super::rows::{Rows, Statement, VALUES, answer_number, answer_taken};
 use super::subject::Op;
 use crate::answer::Answer;
 
@@ -226,7 +226,7 @@ fn alone(state: &mut State, table: u64, op: &Op) -> Answer<Rows> {
             let code = rows.get(&id).map_or(code, |(of, _)| *of);
             Answer::Bool(update_model(rows, id, code, value))
         }
-        Op::Delete(_, id) => Answer::Bool(rows.remove(&id).is_some()),
+        Op::Delete(_, id) => answer_taken(rows.remove_entry(&id)),
         Op::DeleteByCode(_, number) => {
             let with_code = |(_, (code, _)): &(&u64, &(Option<u64>, u64))| *code == Some(number);
             let id = rows.iter().find(with_code).map(|(id, _)| *id);

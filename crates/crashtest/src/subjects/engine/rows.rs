@@ -7,6 +7,7 @@ use remanent_crashsim::Sim;
 use remanent_engine::{Error, Row, Table, Value};
 
 use super::columns;
+use crate::answer::Answer;
 
 pub(super) type M = Arc<Sim>;
 
@@ -62,4 +63,9 @@ pub(super) fn values<'v>(
 /// How a statement of a transaction went, as a number.
 pub(super) fn answer_number(done: Option<bool>) -> u64 {
     done.map_or(2, u64::from)
+}
+
+/// The answer of a statement that has removed a row, and returned it.
+pub(super) fn answer_taken(row: Option<Keyed>) -> Answer<Rows> {
+    row.map_or(Answer::Bool(false), |row| Answer::Value(Rows::from([row])))
 }

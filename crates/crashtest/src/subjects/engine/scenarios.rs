@@ -3,13 +3,10 @@
 use remanent_crashsim::{Config, Nested};
 use remanent_engine::Rebuild;
 
-use super::copies::Copies;
 use super::promises::Promises;
-use super::sequences::Sequences;
-use super::sessions::Sessions;
-use super::subject::{Mix, Tables};
+use super::subject::{Mix, SPLIT, Tables};
 use super::unique::Works;
-use super::{dictionaries, foreign, serial};
+use super::{copies, dictionaries, foreign, sequences, serial, sessions};
 use crate::presets::{
     OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, few_images, interleaved, killed,
     killed_twice, pages, prepared, refusing, together, without_room,
@@ -30,13 +27,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ordered(),
         ordered_in_trouble(),
         online(),
-        sequences(),
+        sequences::scenarios(),
         columns(),
         dictionaries::scenarios(),
-        copies(),
+        copies::scenarios(),
         promises(),
         serial::scenarios(),
-        sessions(),
+        sessions::scenarios(&rows()),
         in_trouble(),
         by_threads(),
     ]
@@ -66,6 +63,11 @@ pub(super) fn raced() -> Tables {
 
 pub(super) fn transactions() -> Tables {
     Tables { keys: 4, mix: Mix::Transactions, ..rows() }
+}
+
+/// The same in a pool that a few rows fill: there are many keys.
+fn full(tables: Tables) -> Tables {
+    Tables { keys: 4_000, size_max: (OVERHEAD + 9) << 16, ..tables }
 }
 
 pub(super) fn schema() -> Tables {
@@ -183,6 +185,12 @@ fn of_transactions() -> Vec<Scenario> {
             transactions(),
             without_room(4, prepared(alone(6, 6))),
         ),
+        Scenario::new(
+            "engine/transactions-full",
+            "the same; the pool is full",
+            full(transactions()),
+            refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 12) }),
+        ),
     ]
 }
 
@@ -219,6 +227,18 @@ fn going_back() -> Vec<Scenario> {
             Tables { mix: Mix::Back, ..transactions() },
             killed_twice(alone(6, 3)),
         ),
+        Scenario::new(
+            "engine/back-no-room",
+            "the same; each call for room fails once",
+            Tables { mix: Mix::Back, ..transactions() },
+            without_room(4, prepared(alone(6, 6))),
+        ),
+        Scenario::new(
+            "engine/back-full",
+            "the same; the pool is full",
+            full(Tables { mix: Mix::Back, ..transactions() }),
+            refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 12) }),
+        ),
     ]
 }
 
@@ -227,12 +247,25 @@ fn of_many_rows() -> Vec<Scenario> {
     let many = || Tables { keys: 70, tile_rows: 64, mix: Mix::Many, ..rows() };
     let nested = Nested { depth: 1, one_in: 64, samples: 2 };
     let config = || Config { nested, creation: false, ..few_images(alone(3, 4)) };
-    vec![Scenario::new(
-        "engine/transactions-many",
-        "batches of many rows, and of more than before",
-        many(),
-        config(),
-    )]
+    let splits = || Tables { mix: Mix::Splits, ..many() };
+    let none = Nested { depth: 0, one_in: 0, samples: 0 };
+    // Each image has many rows, all of which are looked up by all indexes.
+    let split = Config { full_max: 1, samples: 1, nested: none, creation: false, ..alone(4, 2) };
+    vec![
+        Scenario::new(
+            "engine/transactions-many",
+            "batches of many rows, and of more than before",
+            many(),
+            config(),
+        ),
+        Scenario::new(
+            "engine/leaves",
+            "ordered indexes get more rows than a leaf has room for",
+            Tables { keys: 80, is_ordered: true, ..splits() },
+            split,
+        )
+        .reaching(&[SPLIT]),
+    ]
 }
 
 /// Rows that get unique keys in transactions of threads.
@@ -413,7 +446,7 @@ fn ordered_in_trouble() -> Vec<Scenario> {
         Scenario::new(
             "engine/ordered-full",
             "ordered indexes; the pool is full",
-            Tables { keys: 4_000, size_max: (OVERHEAD + 9) << 16, ..schema() },
+            full(schema()),
             refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 10) }),
         ),
         Scenario::new(
@@ -516,65 +549,6 @@ fn online() -> Vec<Scenario> {
     ]
 }
 
-/// Sequences of numbers.
-fn sequences() -> Vec<Scenario> {
-    let recovery = Nested { depth: 2, one_in: 16, samples: 2 };
-    vec![
-        Scenario::new(
-            "engine/sequences",
-            "sequences are made, dropped, restarted, and give out numbers",
-            Sequences,
-            prepared(alone(2, 8)),
-        ),
-        Scenario::new(
-            "engine/sequences-recovery",
-            "the same; crashes inside recovery and after it",
-            Sequences,
-            Config { nested: recovery, after: 6, creation: false, ..few_images(alone(4, 4)) },
-        ),
-        Scenario::new(
-            "engine/sequences-interleaved",
-            "interleavings of three threads that draw from the same sequences",
-            Sequences,
-            interleaved(3, 2, 3, 900),
-        )
-        .with_weight(40),
-    ]
-}
-
-/// A copy that follows.
-fn copies() -> Vec<Scenario> {
-    let recovery = Nested { depth: 2, one_in: 64, samples: 1 };
-    let all = Copies { has_schema: true };
-    vec![
-        Scenario::new(
-            "engine/copies",
-            "a copy applies what the gate of a database is told",
-            all.clone(),
-            few_images(prepared(alone(2, 6))),
-        ),
-        Scenario::new(
-            "engine/copies-recovery",
-            "the same; crashes inside recovery and after it",
-            all.clone(),
-            Config { nested: recovery, after: 2, creation: false, ..few_images(alone(1, 3)) },
-        ),
-        Scenario::new(
-            "engine/copies-killed",
-            "the same; killed, then power lost",
-            all,
-            few_images(killed(alone(1, 2))),
-        ),
-        Scenario::new(
-            "engine/copies-interleaved",
-            "interleavings of three threads whose transactions are applied to a copy",
-            Copies { has_schema: false },
-            interleaved(3, 1, 2, 900),
-        )
-        .with_weight(20),
-    ]
-}
-
 /// Changes of the schema in transactions.
 fn promises() -> Vec<Scenario> {
     let recovery = Nested { depth: 2, one_in: 32, samples: 2 };
@@ -625,47 +599,6 @@ fn promises() -> Vec<Scenario> {
             interleaved(3, 2, 2, 900),
         )
         .with_weight(20),
-    ]
-}
-
-/// Transactions of several programs that know their tokens.
-fn sessions() -> Vec<Scenario> {
-    let again = Nested { depth: 2, one_in: 16, samples: 2 };
-    let sessions = || Sessions { tables: rows() };
-    vec![
-        Scenario::new(
-            "engine/sessions",
-            "several transactions are open, expire, and are asked for by their tokens",
-            sessions(),
-            few_images(prepared(alone(6, 12))),
-        )
-        .with_weight(4),
-        Scenario::new(
-            "engine/sessions-stores",
-            "the same; between any two stores",
-            sessions(),
-            at_stores(Config { creation: false, ..few_images(alone(8, 4)) }),
-        ),
-        Scenario::new(
-            "engine/sessions-recovery",
-            "the same; crashes inside recovery and after it",
-            sessions(),
-            Config { nested: again, after: 8, creation: false, ..few_images(alone(8, 6)) },
-        )
-        .with_weight(2),
-        Scenario::new(
-            "engine/sessions-killed",
-            "the same; killed, then power lost",
-            sessions(),
-            few_images(killed(alone(8, 6))),
-        )
-        .with_weight(2),
-        Scenario::new(
-            "engine/sessions-killed-twice",
-            "the same; killed twice, then power lost",
-            sessions(),
-            Config { nested: again, full_max: 4, samples: 4, ..killed_twice(alone(6, 2)) },
-        ),
     ]
 }
 
@@ -751,7 +684,7 @@ fn in_trouble() -> Vec<Scenario> {
         Scenario::new(
             "engine/rows-full",
             "the pool is full",
-            Tables { keys: 4_000, size_max: (OVERHEAD + 9) << 16, ..schema() },
+            full(schema()),
             refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 10) }),
         ),
         Scenario::new(

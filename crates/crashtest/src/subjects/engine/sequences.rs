@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use remanent_crashsim::{Outcome, Rng, Subject};
+use remanent_crashsim::{Config, Nested, Outcome, Rng, Subject};
 use remanent_engine::{Database, Error, SequenceSpec};
 use remanent_pmem::Error as PoolError;
 
 use super::rows::M;
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
-use crate::presets::SIZE_MAX;
+use crate::presets::{SIZE_MAX, alone, few_images, interleaved, prepared, without_room};
+use crate::scenario::Scenario;
 
 /// Sequences of three kinds, by their numbers.
 #[derive(Clone, Debug)]
@@ -48,6 +49,38 @@ fn kind(number: u64) -> Kind {
 
 fn name(number: u64) -> String {
     format!("sequence {number}")
+}
+
+/// Scenarios of this subject.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 16, samples: 2 };
+    vec![
+        Scenario::new(
+            "engine/sequences",
+            "sequences are made, dropped, restarted, and give out numbers",
+            Sequences,
+            prepared(alone(2, 8)),
+        ),
+        Scenario::new(
+            "engine/sequences-recovery",
+            "the same; crashes inside recovery and after it",
+            Sequences,
+            Config { nested: recovery, after: 6, creation: false, ..few_images(alone(4, 4)) },
+        ),
+        Scenario::new(
+            "engine/sequences-no-room",
+            "the same; each call for room fails once",
+            Sequences,
+            without_room(4, prepared(alone(4, 6))),
+        ),
+        Scenario::new(
+            "engine/sequences-interleaved",
+            "interleavings of three threads that draw from the same sequences",
+            Sequences,
+            interleaved(3, 2, 3, 900),
+        )
+        .with_weight(40),
+    ]
 }
 
 impl Kind {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use remanent_crashsim::{Outcome, Rng, Steps, Subject};
+use remanent_crashsim::{Config, Nested, Outcome, Rng, Steps, Subject};
 use remanent_engine::{
     Database, DatabaseOptions, Error, Resumed, Row, TableSpec, Token, Transaction,
     TransactionOptions, Type,
@@ -17,7 +17,10 @@ use super::subject::{Tables, answer, bool_or_none, rows_by_keys, rows_of};
 use super::transactions;
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
-use crate::presets::SIZE_MAX;
+use crate::presets::{
+    SIZE_MAX, alone, at_stores, few_images, killed, killed_twice, prepared, without_room,
+};
+use crate::scenario::Scenario;
 
 /// Programs, each of which has one transaction at the most: so no outcome is forgotten.
 pub(super) const SESSIONS: u64 = 4;
@@ -137,8 +140,55 @@ fn commit_with(
 }
 
 /// A transaction of one statement.
-fn alone(database: &Database<M>, statement: Statement) -> Answer<Rows> {
+fn by_itself(database: &Database<M>, statement: Statement) -> Answer<Rows> {
     answer(transactions::at_commit(database, &[statement], true), Answer::Value)
+}
+
+/// Scenarios of this subject, on such tables.
+pub(super) fn scenarios(tables: &Tables) -> Vec<Scenario> {
+    let again = Nested { depth: 2, one_in: 16, samples: 2 };
+    let sessions = || Sessions { tables: tables.clone() };
+    vec![
+        Scenario::new(
+            "engine/sessions",
+            "several transactions are open, expire, and are asked for by their tokens",
+            sessions(),
+            few_images(prepared(alone(6, 12))),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/sessions-stores",
+            "the same; between any two stores",
+            sessions(),
+            at_stores(Config { creation: false, ..few_images(alone(8, 4)) }),
+        ),
+        Scenario::new(
+            "engine/sessions-recovery",
+            "the same; crashes inside recovery and after it",
+            sessions(),
+            Config { nested: again, after: 8, creation: false, ..few_images(alone(8, 6)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/sessions-killed",
+            "the same; killed, then power lost",
+            sessions(),
+            few_images(killed(alone(8, 6))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/sessions-no-room",
+            "the same; each call for room fails once",
+            sessions(),
+            without_room(4, few_images(prepared(alone(6, 8)))),
+        ),
+        Scenario::new(
+            "engine/sessions-killed-twice",
+            "the same; killed twice, then power lost",
+            sessions(),
+            Config { nested: again, full_max: 4, samples: 4, ..killed_twice(alone(6, 2)) },
+        ),
+    ]
 }
 
 impl Handle {
@@ -245,7 +295,7 @@ impl Subject for Sessions {
                 answer(go_on(database, of, |own| own.commit().map(Some)), bool_or_none)
             }
             Op::Abort(of) => answer(go_on(database, of, |own| own.abort().map(Some)), bool_or_none),
-            Op::Alone(statement) => alone(database, statement),
+            Op::Alone(statement) => by_itself(database, statement),
             Op::Collect => answer(database.collect(), |_| Answer::None),
             Op::Wait => {
                 handle.wait();
@@ -253,7 +303,7 @@ impl Subject for Sessions {
             }
             Op::Late(statement) => {
                 handle.wait();
-                let done = alone(database, statement);
+                let done = by_itself(database, statement);
                 answer(database.collect(), |_| done)
             }
             Op::Name(_) | Op::First(..) | Op::Expire(_) => unreachable!("it is a step of another"),

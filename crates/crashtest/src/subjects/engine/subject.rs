@@ -14,12 +14,16 @@ use super::model::{Open as OpenModel, State, needed_columns};
 use super::online::{Indexes, OnIndex};
 use super::rows::{Keyed, M, Rows, Statement, VALUES, code, name, row_of, values};
 use super::unique::{Work, Works};
-use super::{columns, online, ordered, sums, transactions};
+use super::{columns, online, ordered, rows, sums, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
 /// Number of tables in operations. The first one is there before they begin.
 pub(super) const TABLES: u64 = 3;
+
+/// Reached when a table has more rows than a leaf of an ordered index has entries.
+pub(super) const SPLIT: &str = "split";
+const LEAF_ENTRIES: usize = 63;
 
 /// Tables with few keys and small tiles.
 #[derive(Clone, Debug)]
@@ -81,6 +85,8 @@ pub(super) enum Mix {
     Keyed(Works),
     /// One transaction at a time, whose batches are of many rows.
     Many,
+    /// The same, which mostly inserts rows, so that indexes are split.
+    Splits,
 }
 
 /// One operation.
@@ -205,7 +211,13 @@ impl Tables {
     fn has_open_transactions(&self) -> bool {
         matches!(
             self.mix,
-            Mix::Transactions | Mix::Back | Mix::Online | Mix::Columns | Mix::Moved | Mix::Many
+            Mix::Transactions
+                | Mix::Back
+                | Mix::Online
+                | Mix::Columns
+                | Mix::Moved
+                | Mix::Many
+                | Mix::Splits
         )
     }
 
@@ -495,13 +507,14 @@ fn find_by_value(database: &Database<M>, table: u64, value: u64) -> Result<Rows,
     failed.map_or(Ok(rows), Err)
 }
 
-/// Removes the row with a key.
-fn delete(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Result<bool, Error> {
-    let delete = database.table(&name(table))?.prepare_delete(index)?;
-    match index {
-        "primary" => Ok(delete.take(&[key], |_| Ok(()))?.is_some()),
-        _ => delete.run(&[key]),
-    }
+/// Removes the row with a primary key, and returns it.
+fn take(database: &Database<M>, table: u64, id: u64) -> Result<Option<Keyed>, Error> {
+    database.table(&name(table))?.prepare_delete("primary")?.take(&[id.into()], row_of)
+}
+
+/// Removes the row with a second key.
+fn delete_by_code(database: &Database<M>, table: u64, number: u64) -> Result<bool, Error> {
+    database.table(&name(table))?.prepare_delete("by_code")?.run(&[(&code(number)).into()])
 }
 
 /// A read.
@@ -611,14 +624,10 @@ impl Subject for Tables {
                 answer(fold_between(database, table, id, [first, second]), |_| Answer::None)
             }
             Op::Delete(table, id) => {
-                let deleted =
-                    self.patiently(open, || delete(database, table, "primary", id.into()));
-                answer(deleted, Answer::Bool)
+                answer(self.patiently(open, || take(database, table, id)), rows::answer_taken)
             }
             Op::DeleteByCode(table, number) => {
-                let code = code(number);
-                let deleted =
-                    self.patiently(open, || delete(database, table, "by_code", (&code).into()));
+                let deleted = self.patiently(open, || delete_by_code(database, table, number));
                 answer(deleted, Answer::Bool)
             }
             Op::Collect => {
@@ -648,6 +657,9 @@ impl Subject for Tables {
         for table in 0..TABLES {
             let Ok(found) = open.object.table(&name(table)) else { continue };
             let rows = rows_by_keys(&open.object, &found, table)?;
+            if rows.len() > LEAF_ENTRIES {
+                open.pool.medium().reach(SPLIT);
+            }
             if self.is_ordered {
                 require_ordered(&found, &open.object.snapshot(), &rows)?;
             }
