@@ -84,6 +84,7 @@ pub use remanent_structures::RowId;
 pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, ErrorKind, Result};
 pub use self::foreign::spec::{FOREIGN_KEYS_MAX, ForeignKeySpec};
+pub use self::index::map::RowMap;
 pub use self::index::order::Order;
 pub use self::new_column::NewColumn;
 pub use self::placement::{IndexUse, PlacementPlan, PlannedIndex};

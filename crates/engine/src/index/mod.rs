@@ -5,6 +5,7 @@ pub(crate) mod backlog;
 pub(crate) mod entries;
 mod key;
 mod locks;
+pub(crate) mod map;
 pub(crate) mod order;
 pub(crate) mod rebuild_cost;
 mod rows;

@@ -1,7 +1,8 @@
 //! Where the words of an index lie: in the pool, or in memory that a crash takes away.
 
+use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use remanent_pmem::heap::Lane;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
@@ -9,6 +10,7 @@ use remanent_structures::shared::Inspection;
 use remanent_structures::{RowId, RowIndex};
 
 use super::backlog::Word;
+use super::map::{MakeMap, OwnMap};
 use super::order::{Order, Span};
 use super::structure::{Tree, Words};
 use super::{Candidates, Key};
@@ -24,6 +26,8 @@ pub(crate) enum Rows<M: Medium> {
         words: Words<M>,
     },
     Dram(Words<Mapped>),
+    /// In DRAM, too.
+    Own(OwnMap),
 }
 
 /// Calls a method on the words, wherever they lie.
@@ -32,6 +36,7 @@ macro_rules! on_words {
         match $rows {
             Rows::Pool { words: $words, .. } => $call,
             Rows::Dram($words) => $call,
+            Rows::Own($words) => $call,
         }
     };
 }
@@ -41,7 +46,7 @@ impl<M: Medium> Rows<M> {
     pub(crate) fn header(&self) -> Option<u64> {
         match self {
             Rows::Pool { header, .. } => Some(*header),
-            Rows::Dram(_) => None,
+            Rows::Dram(_) | Rows::Own(_) => None,
         }
     }
 
@@ -138,6 +143,7 @@ impl<M: Medium> Rows<M> {
                 let violations = words.inspect()?.violations;
                 Ok(Inspection { violations, blocks: Some(Vec::new()) })
             }
+            Rows::Own(map) => map.inspect(),
         }
     }
 
@@ -145,19 +151,38 @@ impl<M: Medium> Rows<M> {
     pub(crate) fn abandon(self, lane: &mut Lane<'_, M>) -> Result<()> {
         match self {
             Rows::Pool { words, .. } => words.abandon(lane),
-            Rows::Dram(_) => Ok(()),
+            Rows::Dram(_) | Rows::Own(_) => Ok(()),
         }
     }
 }
 
 /// The memory of all indexes of a database that are in DRAM.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Dram {
     /// Made with the first index.
     pool: OnceLock<Pool>,
+    /// Makes maps that take the place of hash indexes.
+    make_map: Mutex<Option<Arc<MakeMap>>>,
+}
+
+impl fmt::Debug for Dram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dram").field("pool", &self.pool).finish_non_exhaustive()
+    }
 }
 
 impl Dram {
+    /// Has hash indexes that are made from now on stand on these maps; or on our own again.
+    pub(crate) fn set_make_map(&self, make: Option<Arc<MakeMap>>) {
+        *self.make_map.lock().unwrap_or_else(PoisonError::into_inner) = make;
+    }
+
+    fn own_map(&self, structure: Structure) -> Option<OwnMap> {
+        let make = self.make_map.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Not under the lock: it is the program's.
+        make.filter(|_| structure == Structure::Hash).map(|make| OwnMap(make()))
+    }
+
     /// Gives the memory of an index back, which nobody has any more.
     pub(crate) fn remove(&self, number: u32) -> Result<(), PoolError> {
         let name = number.to_string();
@@ -173,6 +198,10 @@ impl Dram {
         number: u32,
         structure: Structure,
     ) -> Result<Rows<M>, PoolError> {
+        if let Some(map) = self.own_map(structure) {
+            self.remove(number)?;
+            return Ok(Rows::Own(map));
+        }
         let pool = match self.pool.get() {
             Some(pool) => pool,
             None => {
