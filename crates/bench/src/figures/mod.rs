@@ -19,6 +19,7 @@ mod row_index;
 mod skip_list;
 mod sqlite;
 mod tatp;
+mod transactions;
 
 use bench::Bench;
 
@@ -39,6 +40,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     row_index::BENCH,
     skip_list::BENCH,
     tatp::BENCH,
+    transactions::BENCH,
     rewrites::BENCH,
     recovery::BENCH,
     recovery::USERS,

@@ -36,6 +36,7 @@ pub(crate) mod redis;
 pub(crate) mod remanent_map;
 pub(crate) mod remanent_serve;
 pub(crate) mod resp;
+pub(crate) mod row_maps;
 pub(crate) mod server;
 pub(crate) mod shared_tree;
 #[allow(unsafe_code, reason = "reads what the C shims of foreign libraries wrote")]

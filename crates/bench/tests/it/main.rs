@@ -12,6 +12,7 @@ mod row_index;
 mod skip_list;
 mod sqlite;
 mod tatp;
+mod transactions;
 
 use std::path::Path;
 use std::process::{Command, Output};
