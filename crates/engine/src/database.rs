@@ -3,6 +3,7 @@
 mod dictionaries;
 mod foreign_keys;
 mod in_transaction;
+mod maps;
 mod options;
 
 use std::ops::ControlFlow;
@@ -318,6 +319,21 @@ impl<M: Medium> Database<M> {
         self.engine.finish_altering()?;
         self.engine.free_dropped()?;
         swept.map(|()| folded)
+    }
+
+    /// Does a part of what [`collect`](Database::collect) does: folds up to 32 rows that wait for
+    /// that, or if there are none, looks at the next tile of about a thousand rows. Returns false
+    /// when all were looked at, and nothing is left that can be folded; the next call then begins
+    /// a new pass. The last step of a pass also frees what dropped tables have left: if there were
+    /// any, that takes a look at every block.
+    ///
+    /// For programs without threads, or with deadlines, and for simulations.
+    ///
+    /// # Errors
+    ///
+    /// As for [`collect`](Database::collect). A damaged row is told of once in a pass.
+    pub fn collect_step(&self) -> Result<bool> {
+        self.engine.collect_step()
     }
 
     /// Does a part of rebuilding the indexes in DRAM, which opening has found empty: reads some

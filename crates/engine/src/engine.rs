@@ -18,6 +18,7 @@ use crate::table::Table;
 use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
 use crate::transaction::layout::{Record, SLOT_COUNT, SLOTS_LEN, Serial, TransactionId};
+use crate::transaction::pass::Pass;
 use crate::transaction::slots::{NextOutcome, Slot, Slots};
 use crate::transaction::snapshots::Snapshots;
 use crate::transaction::stamps::Stamps;
@@ -60,6 +61,8 @@ pub(crate) struct Engine<M: Medium> {
     pub(crate) freeing: PauseMutex<()>,
     /// Held by who has rows say what became of transactions of an earlier process.
     pub(crate) sweeping: PauseMutex<()>,
+    /// Where steps look at rows next.
+    pub(crate) passing: PauseMutex<Option<Pass>>,
     /// Who waits for a slot.
     pub(crate) waiting_for_slots: Queue,
 }
@@ -248,6 +251,7 @@ impl<M: Medium> Engine<M> {
             altering: PauseMutex::default(),
             freeing: PauseMutex::default(),
             sweeping,
+            passing: PauseMutex::default(),
             waiting_for_slots: Queue::default(),
         }
     }

@@ -136,6 +136,15 @@ impl<M: Medium> Engine<M> {
         swept.map(drop)
     }
 
+    /// Remembers the rows of a tile that have versions.
+    pub(super) fn note_versions(&self, table: &Arc<Table<M>>, tile: u64) {
+        for (row, _, head) in table.heads_of(tile) {
+            if let State::Version(_) = head.committed.state() {
+                self.leave_garbage(Garbage { table: Arc::clone(table), row, stamp: FOUND });
+            }
+        }
+    }
+
     /// Some of the rows that can be folded, as every snapshot sees that much.
     fn ready(&self, horizon: u64) -> Vec<Garbage<M>> {
         let mut garbage = self.garbage.lock(self.medium());
@@ -160,7 +169,7 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Folds a few rows: for one fence, besides those for freeing.
-    fn collect_some(&self) -> Result<Progress> {
+    pub(super) fn collect_some(&self) -> Result<Progress> {
         let now_ms = self.clock.now_ms(self.medium());
         self.snapshots.expire(&self.stamps, now_ms);
         let mut horizon = self.snapshots.horizon(&self.stamps);
@@ -349,9 +358,9 @@ fn write_oldest<M: Medium>(
 }
 
 /// How far folding has come.
-struct Progress {
+pub(super) struct Progress {
     taken: usize,
-    folded: usize,
+    pub(super) folded: usize,
     left: usize,
 }
 

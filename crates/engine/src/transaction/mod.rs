@@ -21,6 +21,7 @@ mod noting;
 pub(crate) mod ops;
 mod options;
 mod orphans;
+pub(crate) mod pass;
 pub(crate) mod recover;
 mod schema;
 mod serial;

@@ -8,6 +8,7 @@ use remanent_structures::RowId;
 
 use super::finish::Extent;
 use super::layout::SLOT_COUNT;
+use super::pass::Pass;
 use super::slots::{HeldSlot, Written};
 use super::statuses::Fate;
 use crate::Result;
@@ -119,13 +120,8 @@ impl<M: Medium> Engine<M> {
     /// earlier process has left, and that are over. Slots can be used then; says whether there are
     /// any more.
     pub(crate) fn sweep_orphans(&self) -> Result<bool> {
-        let (mut over, mut is_any) = (Vec::new(), self.expire_all());
-        for slot in 0..SLOT_COUNT {
-            let held = self.slots.try_hold_one(slot);
-            if self.statuses.is_orphan(slot) && held.is_some_and(|held| held.open().is_none()) {
-                over.push(slot);
-            }
-        }
+        let mut is_any = self.expire_all();
+        let mut over = self.orphans_over();
         if over.is_empty() {
             return Ok(is_any);
         }
@@ -144,6 +140,65 @@ impl<M: Medium> Engine<M> {
             is_any = true;
         }
         failed.map_or(Ok(is_any), Err)
+    }
+
+    /// The slots whose transactions an earlier process has left, and that are over.
+    fn orphans_over(&self) -> Vec<u32> {
+        let is_over = |slot: &u32| {
+            let held = self.slots.try_hold_one(*slot);
+            self.statuses.is_orphan(*slot) && held.is_some_and(|held| held.open().is_none())
+        };
+        (0..SLOT_COUNT).filter(is_over).collect()
+    }
+
+    /// Does a part of what [`collect`](crate::Database::collect) does; false at the end of a pass
+    /// that has left nothing to be folded.
+    pub(crate) fn collect_step(&self) -> Result<bool> {
+        if self.collect_some()?.folded > 0 {
+            return Ok(true);
+        }
+        let mut passing = self.passing.lock(self.medium());
+        let mut pass = passing.take().unwrap_or_else(|| self.begin_pass());
+        if self.go_on_with(&mut pass) {
+            *passing = Some(pass);
+            return Ok(true);
+        }
+        drop(passing);
+        self.heap.verify()?;
+        for slot in &pass.over {
+            self.statuses.set_orphan(*slot, false);
+        }
+        self.finish_altering()?;
+        self.free_dropped()?;
+        pass.failed.map_or(Ok(false), Err)
+    }
+
+    fn begin_pass(&self) -> Pass {
+        self.expire_all();
+        // The pass finds again what is not folded yet.
+        self.garbage.lock(self.medium()).clear();
+        Pass { over: self.orphans_over(), ..Pass::default() }
+    }
+
+    /// Looks at the next tile; false if there is none.
+    fn go_on_with(&self, pass: &mut Pass) -> bool {
+        let tables = self.schema.lock(self.medium()).tables.clone();
+        let behind = tables.iter().filter(|table| table.number >= pass.table);
+        let Some(table) = behind.min_by_key(|table| table.number) else { return false };
+        if table.number > pass.table || pass.tile >= table.tile_count() {
+            let is_new = table.number > pass.table;
+            pass.table = if is_new { table.number } else { table.number + 1 };
+            pass.tile = 0;
+            return true;
+        }
+        if !pass.over.is_empty() {
+            // A damaged row stays as it is, and so does its slot.
+            let swept = self.sweep_tile(table, pass.tile, &mut pass.over);
+            pass.failed = pass.failed.take().or(swept.err());
+        }
+        self.note_versions(table, pass.tile);
+        pass.tile += 1;
+        true
     }
 
     fn sweep_tile(&self, table: &Arc<Table<M>>, tile: u64, over: &mut Vec<u32>) -> Result<()> {
