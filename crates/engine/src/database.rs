@@ -321,17 +321,16 @@ impl<M: Medium> Database<M> {
         swept.map(|()| folded)
     }
 
-    /// Does a part of what [`collect`](Database::collect) does: folds up to 32 rows that wait for
-    /// that, or if there are none, looks at the next tile of about a thousand rows. Returns false
-    /// when all were looked at, and nothing is left that can be folded; the next call then begins
-    /// a new pass. The last step of a pass also frees what dropped tables have left: if there were
-    /// any, that takes a look at every block.
+    /// Does a part of what [`collect`](Database::collect) does: folds up to 32 rows that statements
+    /// have left, and those of the next tile, of about a thousand rows. Returns false at the end of
+    /// a pass over all tiles; the next call begins another one. The last step of a pass also frees
+    /// what dropped tables have left: if there were any, that takes a look at every block.
     ///
     /// For programs without threads, or with deadlines, and for simulations.
     ///
     /// # Errors
     ///
-    /// As for [`collect`](Database::collect). A damaged row is told of once in a pass.
+    /// As for [`collect`](Database::collect), at the end of a pass if it tells of a row.
     pub fn collect_step(&self) -> Result<bool> {
         self.engine.collect_step()
     }

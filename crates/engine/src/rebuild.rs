@@ -66,10 +66,13 @@ impl<M: Medium> Engine<M> {
             return of_first;
         }
         // Others are rebuilt all the same if that has failed.
-        match (self.rebuild_part_of(&others)?, of_first?) {
-            (Part::Done, _) => Ok(Part::Done),
-            (Part::None, Part::None) => Ok(Part::None),
-            _ => Ok(Part::OfOthers),
+        let of_others = self.rebuild_part_of(&others)?;
+        if of_others == Part::Done {
+            return Ok(Part::Done);
+        }
+        match of_first? {
+            Part::None => Ok(of_others),
+            of_first => Ok(of_first),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::index::map::RowMap;
 impl<M: Medium> Database<M> {
     /// Has hash indexes that come to DRAM from now on stand on maps that `make` makes, so that a
     /// program can compare its own with ours in their place; with `None`, on ours again. Those
-    /// of dictionaries do so, too.
+    /// of dictionaries do so, too. `make` must not use the database.
     ///
     /// To exchange the map of an index, [place](Database::place_index) it in the pool and in DRAM
     /// again, also while it is in use. The next opening does not know `make`: it rebuilds indexes

@@ -77,8 +77,13 @@ impl<M: Medium> Upsert<M> {
         values: &[Value<'_>],
         change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
     ) -> Result<Upserted<R>> {
-        let mut statement = transaction.next_statement_of_newest(&self.prepared.engine)?;
-        self.run_by(&mut statement, values, change)
+        let engine = &self.prepared.engine;
+        let mut statement = transaction.next_statement_of_newest(engine)?;
+        // What it reads is not of the moment that a serializable transaction is about.
+        let notes = statement.note_count(engine.medium());
+        let done = self.run_by(&mut statement, values, change);
+        statement.forget_notes(engine.medium(), notes);
+        done
     }
 
     fn run_by<R>(

@@ -10,7 +10,6 @@ use remanent_pmem::heap::{Lane, Suspect};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-use crate::Result;
 use crate::engine::Engine;
 use crate::index::uses::Use;
 use crate::index::{IndexSet, Key};
@@ -18,6 +17,7 @@ use crate::table::Table;
 use crate::table::layout::{Claim, Committed, State};
 use crate::table::ops::{Group, RowPlace, key_cells};
 use crate::table::version::{NEWEST, Version};
+use crate::{Error, Result};
 
 /// A row that a statement has left with a version.
 pub(crate) struct Garbage<M: Medium> {
@@ -98,6 +98,11 @@ impl<M: Medium> Engine<M> {
         self.garbage.lock(self.medium()).push_back(garbage);
     }
 
+    /// Folds some rows that statements have left.
+    pub(super) fn collect_left(&self) -> Result<()> {
+        self.collect_some().map(drop)
+    }
+
     /// Folds some rows if enough wait. Not of interest for the statement that is done: an error
     /// tells of the medium, or of damage, and who meets it next is told.
     pub(crate) fn collect_if_due(&self) {
@@ -136,12 +141,24 @@ impl<M: Medium> Engine<M> {
         swept.map(drop)
     }
 
-    /// Remembers the rows of a tile that have versions.
-    pub(super) fn note_versions(&self, table: &Arc<Table<M>>, tile: u64) {
-        for (row, _, head) in table.heads_of(tile) {
-            if let State::Version(_) = head.committed.state() {
-                self.leave_garbage(Garbage { table: Arc::clone(table), row, stamp: FOUND });
+    /// Folds the rows of a tile that can be folded now. What cannot is not remembered: statements
+    /// of this process have left theirs to be folded, and another look at the tile finds the rest.
+    pub(super) fn fold_tile(&self, table: &Arc<Table<M>>, tile: u64) -> Result<()> {
+        self.snapshots.expire(&self.stamps, self.clock.now_ms(self.medium()));
+        let horizon = self.snapshots.horizon(&self.stamps);
+        let versions = table.heads_of(tile).filter_map(|(row, _, head)| {
+            let has_version = matches!(head.committed.state(), State::Version(_));
+            has_version.then(|| Garbage { table: Arc::clone(table), row, stamp: FOUND })
+        });
+        let versions: Vec<Garbage<M>> = versions.collect();
+        let mut failed = None;
+        let mut versions = versions.into_iter();
+        loop {
+            let batch: Vec<_> = versions.by_ref().take(TOGETHER).collect();
+            if batch.is_empty() {
+                return failed.map_or(Ok(()), Err);
             }
+            failed = failed.or(self.fold_all(batch, horizon)?.failed);
         }
     }
 
@@ -169,7 +186,7 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Folds a few rows: for one fence, besides those for freeing.
-    pub(super) fn collect_some(&self) -> Result<Progress> {
+    fn collect_some(&self) -> Result<Progress> {
         let now_ms = self.clock.now_ms(self.medium());
         self.snapshots.expire(&self.stamps, now_ms);
         let mut horizon = self.snapshots.horizon(&self.stamps);
@@ -178,34 +195,42 @@ impl<M: Medium> Engine<M> {
             horizon = self.snapshots.horizon(&self.stamps);
             batch = self.ready(horizon);
         }
-        let mut progress = Progress { taken: batch.len(), folded: 0, left: 0 };
+        let taken = batch.len();
+        let Tried { folded, left, failed } = self.fold_all(batch, horizon)?;
+        let progress = Progress { taken, folded, left: left.len() };
+        self.garbage.lock(self.medium()).extend(left);
+        failed.map_or(Ok(progress), Err)
+    }
+
+    /// Folds what can be folded of some rows. An error is returned at once if it tells of the
+    /// medium.
+    fn fold_all(&self, batch: Vec<Garbage<M>>, horizon: u64) -> Result<Tried<M>> {
+        let mut tried = Tried { folded: 0, left: Vec::new(), failed: None };
         if batch.is_empty() {
-            return Ok(progress);
+            return Ok(tried);
         }
         let mut lane = self.heap.enter().prepare_for(SPARE + VERSIONS);
-        let (mut folded, mut left, mut failed) = (Vec::new(), Vec::new(), None);
+        let mut folded = Vec::new();
         for garbage in batch {
             match self.fold(&mut lane, garbage, horizon) {
                 Ok(Fold::Done(row)) => folded.push(*row),
                 Ok(Fold::Nothing) => {}
-                Ok(Fold::Later(garbage)) => left.push(garbage),
+                Ok(Fold::Later(garbage)) => tried.left.push(garbage),
                 // A damaged row stays as it is, and the others are folded.
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => tried.failed = tried.failed.or(Some(error)),
             }
         }
-        progress.folded = folded.len();
+        tried.folded = folded.len();
         let old_words = match folded.is_empty() {
             true => Vec::new(),
-            false => self.publish_folded(&mut lane, folded, &mut left)?,
+            false => self.publish_folded(&mut lane, folded, &mut tried.left)?,
         };
         drop(lane);
         for words in old_words {
             let removed = words.remove();
-            failed = failed.or(removed.err());
+            tried.failed = tried.failed.or(removed.err());
         }
-        progress.left = left.len();
-        self.garbage.lock(self.medium()).extend(left);
-        failed.map_or(Ok(progress), Err)
+        Ok(tried)
     }
 
     /// Writes the cells of the newest state that every snapshot sees into the tile of a row, and
@@ -357,10 +382,19 @@ fn write_oldest<M: Medium>(
     Ok(states)
 }
 
+/// What came of folding some rows.
+struct Tried<M: Medium> {
+    folded: usize,
+    /// Rows that cannot be folded yet.
+    left: Vec<Garbage<M>>,
+    /// The first error. It tells of a row.
+    failed: Option<Error>,
+}
+
 /// How far folding has come.
-pub(super) struct Progress {
+struct Progress {
     taken: usize,
-    pub(super) folded: usize,
+    folded: usize,
     left: usize,
 }
 

@@ -138,12 +138,12 @@ impl<M: Medium> Statement<'_, '_, M> {
     }
 
     /// How many reads a serializable transaction has noted.
-    pub(super) fn note_count(&self, medium: &M) -> usize {
+    pub(crate) fn note_count(&self, medium: &M) -> usize {
         self.notes().map_or(0, |notes| notes.count(medium))
     }
 
     /// Forgets what it has noted behind so many reads.
-    pub(super) fn forget_notes(&self, medium: &M, count: usize) {
+    pub(crate) fn forget_notes(&self, medium: &M, count: usize) {
         if let Some(notes) = self.notes() {
             notes.truncate(medium, count);
         }

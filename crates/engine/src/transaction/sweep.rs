@@ -151,14 +151,12 @@ impl<M: Medium> Engine<M> {
         (0..SLOT_COUNT).filter(is_over).collect()
     }
 
-    /// Does a part of what [`collect`](crate::Database::collect) does; false at the end of a pass
-    /// that has left nothing to be folded.
+    /// Does a part of what [`collect`](crate::Database::collect) does; false at the end of a pass.
     pub(crate) fn collect_step(&self) -> Result<bool> {
-        if self.collect_some()?.folded > 0 {
-            return Ok(true);
-        }
+        let collected = self.collect_left();
         let mut passing = self.passing.lock(self.medium());
         let mut pass = passing.take().unwrap_or_else(|| self.begin_pass());
+        pass.failed = pass.failed.take().or(collected.err());
         if self.go_on_with(&mut pass) {
             *passing = Some(pass);
             return Ok(true);
@@ -175,8 +173,6 @@ impl<M: Medium> Engine<M> {
 
     fn begin_pass(&self) -> Pass {
         self.expire_all();
-        // The pass finds again what is not folded yet.
-        self.garbage.lock(self.medium()).clear();
         Pass { over: self.orphans_over(), ..Pass::default() }
     }
 
@@ -196,7 +192,8 @@ impl<M: Medium> Engine<M> {
             let swept = self.sweep_tile(table, pass.tile, &mut pass.over);
             pass.failed = pass.failed.take().or(swept.err());
         }
-        self.note_versions(table, pass.tile);
+        let folded = self.fold_tile(table, pass.tile);
+        pass.failed = pass.failed.take().or(folded.err());
         pass.tile += 1;
         true
     }
